@@ -1,0 +1,1 @@
+"""One verb a file: each a recipe that reads from top to bottom."""

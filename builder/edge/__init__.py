@@ -1,0 +1,1 @@
+"""Effects: one outside thing a file, no decisions."""

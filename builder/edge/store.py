@@ -1,0 +1,129 @@
+"""The store: files by the sha256 of their bytes, `store/sha256/aa/aabb…`.
+
+A file is in the store only whole and verified; half-made ones lie under `store/partial/` and are
+taken up again by the next download.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from builder.edge import files
+from builder.errors import HashMismatch
+
+_CHUNK = 1 << 20
+
+
+class Store:
+    """Content-addressed files below one folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, sha256: str) -> Path:
+        """Where the file with these bytes lies or would lie; `sha256` is bare hex."""
+        return self.root / "sha256" / sha256[:2] / sha256
+
+    def has(self, sha256: str, size: int) -> bool:
+        """Whether the file is here and of that size; its bytes were checked when it came in."""
+        try:
+            return self.path(sha256).stat().st_size == size
+        except FileNotFoundError:
+            return False
+
+    def add(self, source: Path, sha256: str = "") -> str:
+        """Take in a copy of `source`; return its sha256.
+
+        Raises HashMismatch when `sha256` is given and the bytes differ.
+        """
+        found = hash_file(source)
+        if sha256 and found != sha256:
+            raise HashMismatch(
+                f"the file has sha256 {found}, the lock names {sha256}", subject=str(source)
+            )
+        target = self.path(found)
+        if not target.exists():
+            with self._room(found) as scratch:
+                copy(source, scratch)
+                self._keep(scratch, target)
+        return found
+
+    @contextmanager
+    def partial(self, sha256: str) -> Iterator[Path]:
+        """Hold the half-made file of `sha256` for one writer at a time; it survives failures."""
+        with self._room(sha256) as path:
+            yield path
+
+    def keep(self, scratch: Path, sha256: str, subject: str) -> Path:
+        """Move a finished download into the store after checking it.
+
+        Raises HashMismatch (and drops the file) when its bytes are not `sha256`.
+        """
+        found = hash_file(scratch)
+        if found != sha256:
+            scratch.unlink()
+            raise HashMismatch(
+                f"the bytes have sha256 {found}, the lock names {sha256}", subject=subject
+            )
+        target = self.path(sha256)
+        self._keep(scratch, target)
+        return target
+
+    @contextmanager
+    def _room(self, name: str) -> Iterator[Path]:
+        folder = self.root / "partial"
+        folder.mkdir(parents=True, exist_ok=True)
+        with files.locked(folder / f"{name}.lock"):
+            yield folder / name
+
+    @staticmethod
+    def _keep(scratch: Path, target: Path) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch.chmod(0o444)
+        scratch.replace(target)
+
+
+def hash_file(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
+    """sha256 of a file, bare hex; `on_bytes` hears how many bytes were read."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for chunk in chunks(file):
+            digest.update(chunk)
+            if on_bytes is not None:
+                on_bytes(len(chunk))
+    return digest.hexdigest()
+
+
+def chunks(file: BinaryIO) -> Iterator[bytes]:
+    """Read a file in pieces of 1 MiB."""
+    while chunk := file.read(_CHUNK):
+        yield chunk
+
+
+def copy(source: Path, target: Path) -> None:
+    """Make `target` the same bytes as `source`, independent of it; partial files are removed."""
+    try:
+        with (
+            files.full_disk_explained(target),
+            source.open("rb") as reader,
+            target.open("wb") as writer,
+        ):
+            for chunk in chunks(reader):
+                writer.write(chunk)
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+
+
+def link(source: Path, target: Path) -> None:
+    """Hard-link a stored file under another name, or copy it where links are not possible."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        copy(source, target)
