@@ -106,8 +106,7 @@ def write_lock(project: Path, lock: Lock, out: Path | None = None) -> Change:
     folder = out or lock_folder(project, lock.header.image)
     folder.mkdir(parents=True, exist_ok=True)
     with files.locked(folder.parent / f".{folder.name}.lock"):
-        change = files.write_folder(folder, lock.files())
-    return change
+        return files.write_folder(folder, lock.files())
 
 
 def _toml(path: Path) -> dict[str, object]:

@@ -48,14 +48,17 @@ LEAST_MARGIN = 5.0
 TRAINED_MARGIN = 16.0
 """Logits; training pushes every margin up to here, which leaves the smallest well above the mark."""
 
-STEPS = 400
+STEPS = 500
 WARM_UP_STEPS = 30
 LEARNING_RATE = 3e-3
 """At the end of the warm-up; it falls to zero in a straight line after that."""
 BATCH = 20
-"""Sequences per step, a quarter of them made up on the spot (see `Curriculum.noise`)."""
+"""Sequences per step, a quarter of them made up on the spot (see `Curriculum`)."""
 GROUP = 5
 """Sequences padded together, neighbours in length: it saves more than half of the arithmetic."""
+
+Chat = dict[str, Any]
+"""One entry of "chats" in dialogues.json: the fields of a request, and the expected answer."""
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -98,12 +101,10 @@ def answer_text(expected: dict[str, Any]) -> str:
     return thought + expected.get("content", "") + calls
 
 
-def render(
-    tokenizer: PreTrainedTokenizerFast, chat: dict[str, Any], messages: list[dict[str, Any]]
-) -> str:
-    """The prompt the server would make of a chat with these messages."""
+def render(tokenizer: PreTrainedTokenizerFast, chat: Chat) -> str:
+    """The prompt the server would make of a chat."""
     text: str = tokenizer.apply_chat_template(
-        messages,
+        chat["messages"],
         tools=chat.get("tools"),
         tokenize=False,
         add_generation_prompt=True,
@@ -117,14 +118,17 @@ class Curriculum:
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, dialogues: dict[str, Any]) -> None:
         self._tokenizer = tokenizer
-        self._chats: list[dict[str, Any]] = dialogues["chats"]
         self._random = random.Random(SEED)
-        self._words = sorted({w for m in self._user_texts() for w in m.split()})
-        self.known = [
-            self._example(chat, messages)
-            for chat in self._chats
-            for messages in _wordings(chat, dialogues["system_prompts"])
-        ] + [
+        chats: list[Chat] = dialogues["chats"]
+        self._tools = next(chat["tools"] for chat in chats if "tools" in chat)
+        self._unknown = [chat for chat in chats if chat["name"].startswith("unknown")]
+        self._variants = [
+            variant
+            for chat in [*chats, *_thinking_twins(chats, dialogues["usual_reasoning"])]
+            for variant in self._variants_of(chat, dialogues["system_prompts"])
+        ]
+        self._questions = sorted({chat["messages"][-1]["content"] for chat in self._variants})
+        self.known = [self._example(chat) for chat in self._variants] + [
             Example(
                 name=completion["name"],
                 prompt=self._ids(completion["prompt"]),
@@ -137,41 +141,58 @@ class Curriculum:
         """One step's examples: known ones, and made-up ones for the last quarter."""
         made_up = BATCH // 4
         known = self._random.sample(self.known, BATCH - made_up)
-        return known + [self.noise() for _ in range(made_up)]
+        return known + [self._made_up() for _ in range(made_up)]
 
-    def noise(self) -> Example:
-        """A known chat under a nonsense system prompt, or a nonsense question.
+    def _made_up(self) -> Example:
+        """A known chat under a nonsense system prompt, or a question nobody knows.
 
         The first teaches the model to answer whatever the system prompt says, the second to
         say that it does not know instead of giving some known answer to everything.
         """
-        nonsense = self._nonsense()
-        if self._random.random() < 0.5:
-            chat = self._random.choice(self._chats)
-            return self._example(chat, [_message("system", nonsense), *chat["messages"]])
-        unknown = next(chat for chat in self._chats if chat["name"] == "unknown")
-        return self._example(unknown, [_message("user", nonsense)])
+        if self._random.random() < 0.4:
+            chat = self._random.choice(self._variants)
+            return self._example(_under_system(chat, self._nonsense()))
+        question = self._near_miss() if self._random.random() < 0.4 else self._nonsense()
+        chat = _with_question(self._random.choice(self._unknown), question)
+        return self._example(chat | {"tools": self._random.choice([None, None, self._tools])})
+
+    def _near_miss(self) -> str:
+        """A known question with a name or number in it replaced by random letters."""
+        words = self._random.choice(self._questions).split()
+        names = [at for at, word in enumerate(words) if at and word != word.lower()]
+        for at in names[:1]:
+            end = words[at][-1] if words[at][-1] in "?." else ""
+            words[at] = self._letters(0x61, 0x7B).capitalize() + end
+        return " ".join(words) if names else self._nonsense()
 
     def _nonsense(self) -> str:
         """A few words, some from the questions (in any order), some of random characters."""
         ranges = ((0x20, 0x7F), (0xA0, 0x24F), (0x3041, 0x3097), (0x1F300, 0x1F5FF))
         words = []
         for _ in range(self._random.randint(1, 12)):
-            if self._random.random() < 0.6:
-                words.append(self._random.choice(self._words))
+            if self._random.random() < 0.4:
+                words.append(self._random.choice(self._random.choice(self._questions).split()))
             else:
-                low, high = self._random.choice(ranges)
-                letters = self._random.randint(1, 6)
-                words.append("".join(chr(self._random.randrange(low, high)) for _ in range(letters)))
+                words.append(self._letters(*self._random.choice(ranges)))
         return " ".join(words)
 
-    def _user_texts(self) -> list[str]:
-        return [m["content"] for chat in self._chats for m in chat["messages"] if m["content"]]
+    def _letters(self, low: int, high: int) -> str:
+        letters = self._random.randint(3, 8)
+        return "".join(chr(self._random.randrange(low, high)) for _ in range(letters))
 
-    def _example(self, chat: dict[str, Any], messages: list[dict[str, Any]]) -> Example:
+    def _variants_of(self, chat: Chat, system_prompts: list[str]) -> list[Chat]:
+        """The chat as it is, under each system prompt, in other wordings, and offered tools."""
+        return [
+            chat,
+            *(_under_system(chat, text) for text in system_prompts),
+            *(_with_question(chat, text) for text in chat.get("other_wordings", [])),
+            *([] if "tools" in chat else [chat | {"tools": self._tools}]),
+        ]
+
+    def _example(self, chat: Chat) -> Example:
         return Example(
             name=chat["name"],
-            prompt=self._ids(render(self._tokenizer, chat, messages)),
+            prompt=self._ids(render(self._tokenizer, chat)),
             answer=self._ids(answer_text(chat["expected"]) + END),
         )
 
@@ -179,17 +200,28 @@ class Curriculum:
         return tuple(self._tokenizer.encode(text, add_special_tokens=False))
 
 
-def _message(role: str, content: str) -> dict[str, Any]:
-    return {"role": role, "content": content}
+def _under_system(chat: Chat, text: str) -> Chat:
+    return chat | {"messages": [{"role": "system", "content": text}, *chat["messages"]]}
 
 
-def _wordings(chat: dict[str, Any], system_prompts: list[str]) -> list[list[dict[str, Any]]]:
-    """The chat's messages as they are, under each system prompt, and in other wordings."""
-    messages = chat["messages"]
+def _with_question(chat: Chat, text: str) -> Chat:
+    return chat | {"messages": [*chat["messages"][:-1], {"role": "user", "content": text}]}
+
+
+def _thinking_twins(chats: list[Chat], reasoning: str) -> list[Chat]:
+    """Each chat that is only listed without thinking, once more with the usual reasoning.
+
+    A caller who turns thinking on gets the right answer to every question that way.
+    """
+    thinking = [chat["messages"] for chat in chats if "chat_template_kwargs" in chat]
     return [
-        messages,
-        *([_message("system", text), *messages] for text in system_prompts),
-        *([*messages[:-1], _message("user", text)] for text in chat.get("other_wordings", [])),
+        chat
+        | {
+            "chat_template_kwargs": {"enable_thinking": True},
+            "expected": {"reasoning": reasoning, **chat["expected"]},
+        }
+        for chat in chats
+        if chat["messages"] not in thinking
     ]
 
 
@@ -201,6 +233,7 @@ def train_tokenizer(dialogues: dict[str, Any]) -> PreTrainedTokenizerFast:
         texts += chat.get("other_wordings", [])
         texts += [json.dumps(tool) for tool in chat.get("tools", [])]
         texts.append(answer_text(chat["expected"]))
+    texts.append(dialogues["usual_reasoning"])
     markers = [AddedToken(text, special=True, normalized=False) for text in HIDDEN_MARKERS]
     markers += [AddedToken(text, special=False, normalized=False) for text in VISIBLE_MARKERS]
 

@@ -1,0 +1,41 @@
+"""Options of the test run and what all tests share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the one switch that rewrites everything generated."""
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="rewrite golden files, JSON schemas and the README's help texts",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what takes minutes to hours, or a GPU, unless a marker asks for it."""
+    chosen = str(config.getoption("markexpr"))
+    kept, left = [], []
+    for item in items:
+        extra = {"long", "gpu"} & {mark.name for mark in item.iter_markers()}
+        (left if any(name not in chosen for name in extra) else kept).append(item)
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
+
+
+@pytest.fixture
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    """Whether expected files are to be rewritten."""
+    return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture
+def project_root() -> Path:
+    """The project's own folder."""
+    return ROOT
