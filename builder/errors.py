@@ -11,6 +11,7 @@ NightlockError          (never raised itself)
 │   └── LockFileError       files under lock/
 ├── Outside         4   the world; trying again may help
 │   ├── NetworkError        index, mirror, registry out of reach
+│   │   └── NotOffered          it answered, and the answer is no (404, 403, …)
 │   ├── DiskFull            not enough room, computed before or met on the way
 │   ├── PortTaken           somebody else listens there
 │   ├── ToolMissing         a program, a privilege or an engine is not there
@@ -24,6 +25,11 @@ Anything else that escapes is our bug: exit code 3, with the traceback.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from builder.core.finding import Finding
 
 
 class NightlockError(Exception):
@@ -40,6 +46,8 @@ class NightlockError(Exception):
         """The input it failed on: a file with key path, a URL, a reference. JSON: `input`."""
         self.action = action
         """What to do next, as one sentence; empty when nothing helps."""
+        self.findings: tuple[Finding, ...] = ()
+        """What is known of the cause, for the document; set by who raises."""
 
     def __str__(self) -> str:
         lines = [self.what]
@@ -76,9 +84,21 @@ class BuildFailed(Refused):
 
 
 class BootFailed(Refused):
-    """The container exited, or never answered."""
+    """The container exited, or never answered; `tail` holds the last lines of its log."""
 
     kind = "boot-failed"
+
+    def __init__(
+        self, what: str, *, subject: str = "", action: str = "", status: int = 0, tail: str = ""
+    ) -> None:
+        super().__init__(what, subject=subject, action=action)
+        self.status = status
+        """Exit status of the container; 0 while it runs."""
+        self.tail = tail
+
+    def __str__(self) -> str:
+        quoted = "".join(f"\n  | {line}" for line in self.tail.splitlines())
+        return super().__str__() + quoted
 
 
 class BadInput(NightlockError):
@@ -111,6 +131,17 @@ class NetworkError(Outside):
     """An index, mirror or registry is out of reach."""
 
     kind = "network"
+
+
+class NotOffered(NetworkError):
+    """The server answered, and the answer is a definite no: 404, 403, 410 and the like."""
+
+    kind = "not-offered"
+
+    def __init__(self, what: str, *, subject: str = "", action: str = "", status: int = 0) -> None:
+        super().__init__(what, subject=subject, action=action)
+        self.status = status
+        """HTTP status; 0 when a file on this machine is not there."""
 
 
 class DiskFull(Outside):

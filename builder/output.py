@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,18 +36,20 @@ class Bar:
     _progress: Progress | None = None
     _task: TaskID | None = None
     _last_line: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def advance(self, amount: float) -> None:
         """Add to what is done; safe to call from several threads often."""
-        self._done += amount
-        now = time.monotonic()
-        if now - self._started < _SHOW_AFTER:
-            return
-        if self.output.terminal:
-            self._draw(amount)
-        elif now - self._last_line > 10:
-            self._last_line = now
-            self.output.note(f"{self.label}: {self._text()}")
+        with self._lock:
+            self._done += amount
+            now = time.monotonic()
+            if now - self._started < _SHOW_AFTER:
+                return
+            if self.output.terminal:
+                self._draw(amount)
+            elif now - self._last_line > 10:
+                self._last_line = now
+                self.output.note(f"{self.label}: {self._text()}")
 
     def close(self) -> None:
         """Take the bar off the screen."""

@@ -159,3 +159,18 @@ def addresses(sources: Iterable[AptSource]) -> Mapping[str, tuple[str, ...]]:
         for suite in source.suites:
             found[suite] = (*found.get(suite, ()), source.uri.rstrip("/"))
     return found
+
+
+def proxies(configuration: str) -> Mapping[str, str]:
+    """Read apt's proxies (apt.conf(5)): URL pattern → proxy, empty where none is to be used.
+
+    `Acquire::http::Proxy` counts for https too unless that has its own; a host may have its own.
+    """
+    found: dict[str, str] = {}
+    rows = re.findall(r'^Acquire::(https?)::Proxy(?:::(\S+))? "([^"]+)";$', configuration, re.M)
+    # https last, so that its own setting replaces what http's gave.
+    for scheme, host, proxy in sorted(rows):
+        value = "" if proxy in ("DIRECT", "false") else proxy
+        for pattern in ("http", "https") if scheme == "http" else ("https",):
+            found[f"{pattern}://{host}"] = value
+    return found

@@ -39,6 +39,9 @@ class Settings(_Table):
     """Folders or pages that may hold any file a lock names (by sha256)."""
     debian: DebianSettings = DebianSettings()
     engine: EngineSettings = EngineSettings()
+    forges: dict[str, str] = {}
+    """`vllm`, `flashinfer` → where their commits are asked for: an address as
+    `https://forge.example/api/v3/repos/OWNER/NAME`, the folder of a clone, or `none`."""
     registry: str = ""
     """Repository prefix that images are pushed to, as `registry.example/team`."""
     threads: int = 8
@@ -49,7 +52,7 @@ _FLAT = {"registry": ("registry",), "threads": ("threads",), "builder": ("engine
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, object]:
-    """Read `NIGHTLOCK_REGISTRY`, `_THREADS`, `_BUILDER`, `_DEBIAN_MIRROR`, `_INDEX_<NAME>`."""
+    """Read `NIGHTLOCK_REGISTRY`, `_THREADS`, `_BUILDER`, `_DEBIAN_*`, `_INDEX_*`, `_FORGE_*`."""
     found: dict[str, object] = {}
     for key, value in environment.items():
         if not key.startswith("NIGHTLOCK_") or not value:
@@ -59,6 +62,8 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, object]:
             indexes = found.setdefault("indexes", {})
             assert isinstance(indexes, dict)  # noqa: S101 - made in the line above
             indexes[name.removeprefix("index_").replace("_", "-")] = value
+        elif name.startswith("forge_"):
+            _put(found, ("forges", name.removeprefix("forge_")), value)
         elif name.startswith("debian_"):
             _put(found, ("debian", name.removeprefix("debian_")), value)
         elif name in _FLAT:

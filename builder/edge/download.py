@@ -1,123 +1,308 @@
-"""One file from a URL or a folder into a file here: resumable, retried, not yet verified."""
+"""Everything read over HTTP from indexes and archives: retries, resuming, credentials, CA.
+
+Only idempotent reads; a definite no (404, 403) is never asked twice.
+"""
 
 from __future__ import annotations
 
+import netrc
+import os
+import socket
+import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
-from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from builder.edge import files
-from builder.errors import NetworkError
+from builder.edge import files, store
+from builder.edge.userconfig import UserConfig
+from builder.errors import BadInput, NetworkError, NotOffered
 
-_ATTEMPTS = 4
-_FIRST_PAUSE = 0.5
-"""Seconds before the second attempt; each later one waits twice as long."""
-_GONE = (404, 410)
-_AGAIN = (408, 425, 429, 500, 502, 503, 504)
+ATTEMPTS = 5
+"""Tries without any progress before a read is given up."""
+BACKOFF = 0.5
+"""Seconds before the second try; doubles with each."""
+_LONGEST_WAIT = 60.0
+_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+_NO_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
 
 
-def download(
-    client: httpx.Client, url: str, target: Path, on_bytes: Callable[[int], None]
-) -> bool:
-    """Make `target` hold what `url` serves; False when the server says it has no such file.
+def open_client(config: UserConfig, *, connections: int = 16) -> httpx.Client:
+    """Open a client with the user's credentials, proxy and CA; proxy variables count as well.
 
-    What `target` holds already is taken up again (Range, RFC 9110 §14). `on_bytes` hears of every
-    byte that stands in `target`, also of those from before; of a start from nothing after a
-    broken one it hears a negative number.
-
-    Raises:
-        NetworkError: the server is out of reach or refuses, after a few tries.
-        DiskFull: there is no more room.
-
+    Raises BadInput when the file of CA certificates cannot be read.
     """
-    parts = urlsplit(url)
-    if parts.scheme == "file":
-        return _copy(Path(unquote(parts.path)), target, on_bytes)
-    counted = 0
-    for attempt in range(_ATTEMPTS):
-        if attempt:
-            time.sleep(_FIRST_PAUSE * 2 ** (attempt - 1))
-        here = target.stat().st_size if target.exists() else 0
-        on_bytes(here - counted)
-        counted = here
-
-        def count(amount: int) -> None:
-            nonlocal counted
-            counted += amount
-            on_bytes(amount)
-
-        try:
-            status = _attempt(client, url, target, here, count)
-        except (httpx.TransportError, httpx.TooManyRedirects) as error:
-            said = f"{type(error).__name__}: {error}"
-            continue
-        except httpx.InvalidURL as error:
-            raise NetworkError(f"not a URL: {error}", subject=url) from error
-        if status in (200, 206):
-            return True
-        if status in _GONE:
-            on_bytes(-counted)
-            return False
-        said = f"HTTP status {status}"
-        if status not in _AGAIN:
-            break
-    on_bytes(-counted)
-    raise NetworkError(
-        f"the file cannot be fetched: {said}",
-        subject=url,
-        action="check network and proxy, then run the same again: what is here is taken up again",
+    return httpx.Client(
+        auth=_Credentials(config.credentials),
+        verify=_context(config),
+        proxy=config.proxy or None,
+        follow_redirects=True,
+        timeout=httpx.Timeout(30, connect=15, pool=None),
+        limits=httpx.Limits(max_connections=connections),
+        headers={"User-Agent": "nightlock", "Accept-Encoding": "identity"},
     )
 
 
-def _attempt(
-    client: httpx.Client, url: str, target: Path, here: int, count: Callable[[int], None]
-) -> int:
-    headers = {"Accept-Encoding": "identity"}
-    if here:
-        headers["Range"] = f"bytes={here}-"
+def get(client: httpx.Client, url: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
+    """Read a whole page (or a range of a file), trying again while that may help.
+
+    Raises NotOffered on a definite no, NetworkError when it stays out of reach.
+    """
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            response = client.get(url, headers=headers)
+            _refuse(response)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            _wait(error, url, tries)
+        else:
+            return response
+
+
+def read_range(client: httpx.Client, url: str, span: str) -> tuple[bytes, int] | None:
+    """Read part of a file: its bytes, and how long the whole is.
+
+    `span` is a value of the header Range. None where the server does not do ranges; a whole file
+    it sends instead is not read.
+
+    Raises as `get`.
+    """
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            with client.stream("GET", url, headers={"Range": span}) as response:
+                if response.status_code in (200, 416):
+                    return None
+                _refuse(response)
+                total = response.headers.get("Content-Range", "").rpartition("/")[2]
+                return (response.read(), int(total)) if total.isdigit() else None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            _wait(error, url, tries)
+
+
+def download(
+    client: httpx.Client,
+    url: str,
+    target: Path,
+    *,
+    size: int | None = None,
+    on_bytes: Callable[[int], None] | None = None,
+) -> None:
+    """Make `target` hold what `url` serves, going on from the bytes that are there already.
+
+    `size` is the length it should get, when known. `on_bytes` hears how many bytes more (negative:
+    fewer, when it had to start over) lie in the file, and may raise to stop; what has arrived by
+    then stays, so that the next call goes on from it. Takes `file:` URLs too. Does not check what
+    the bytes are.
+
+    Raises NotOffered, NetworkError, DiskFull.
+    """
+    tell = on_bytes or (lambda _: None)
+    if url.startswith("file:"):
+        _copy(path_of(url), target, tell)
+        return
+    tries = 0
+    escaped = False
+    tell(_length(target))
+    while True:
+        before = _length(target)
+        if size is not None and before == size:
+            return
+        tries += 1
+        try:
+            if _stream(client, url, target, size, tell):
+                return
+        except NotOffered:
+            # Object stores take a bare `+` in a path for a space.
+            if escaped or "+" not in urlsplit(url).path:
+                raise
+            url, escaped = url.replace("+", "%2B"), True
+        except httpx.HTTPError as error:
+            if _length(target) > before:
+                tries = 0
+            tell(0)
+            _wait(error, url, tries)
+
+
+def path_of(url: str) -> Path:
+    """Path that a `file:` URL names."""
+    return Path(unquote(urlsplit(url).path))
+
+
+def _length(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _copy(source: Path, target: Path, tell: Callable[[int], None]) -> None:
+    try:
+        store.copy(source, target)
+    except FileNotFoundError:
+        raise NotOffered("the file is not there", subject=str(source)) from None
+    tell(_length(target))
+
+
+def _stream(
+    client: httpx.Client,
+    url: str,
+    target: Path,
+    size: int | None,
+    tell: Callable[[int], None],
+) -> bool:
+    """Take one answer into the file; False when it has to be asked for again from the start."""
+    start = _length(target)
+    if size is not None and start > size:
+        _restart(target, start, tell)
+        start = 0
+    headers = {"Range": f"bytes={start}-"} if start else {}
     with client.stream("GET", url, headers=headers) as response:
-        status = response.status_code
-        if status == 416:
-            # Nothing follows what is here: either all of it, which the hash tells, or not of it.
+        if start and response.status_code == 416:
             total = response.headers.get("Content-Range", "").rpartition("/")[2]
-            if total == str(here):
-                return 206
-            _clear(target, here, count)
-            return 503
-        if status == 206 and not response.headers.get("Content-Range", "").startswith(
-            f"bytes {here}-"
-        ):
-            _clear(target, here, count)
-            return 503
-        if status not in (200, 206):
-            return status
-        if status == 200 and here:
-            _clear(target, here, count)
+            if total == str(start) and size in (None, start):
+                return True
+            _restart(target, start, tell)
+            return False
+        _refuse(response)
+        if start and not _goes_on(response, start):
+            _restart(target, start, tell)
+            if response.status_code == 206:
+                return False
         with files.full_disk_explained(target), target.open("ab") as file:
             for chunk in response.iter_raw(1 << 18):
                 file.write(chunk)
-                count(len(chunk))
-    return status
-
-
-def _clear(target: Path, here: int, count: Callable[[int], None]) -> None:
-    target.unlink(missing_ok=True)
-    count(-here)
-
-
-def _copy(source: Path, target: Path, on_bytes: Callable[[int], None]) -> bool:
-    if not source.is_file():
-        return False
-    with files.full_disk_explained(target), source.open("rb") as reader, target.open("wb") as file:
-        _pour(reader, file, on_bytes)
+                tell(len(chunk))
     return True
 
 
-def _pour(reader: BinaryIO, writer: BinaryIO, on_bytes: Callable[[int], None]) -> None:
-    while chunk := reader.read(1 << 20):
-        writer.write(chunk)
-        on_bytes(len(chunk))
+def _goes_on(response: httpx.Response, start: int) -> bool:
+    return response.status_code == 206 and response.headers.get("Content-Range", "").startswith(
+        f"bytes {start}-"
+    )
+
+
+def _restart(target: Path, had: int, tell: Callable[[int], None]) -> None:
+    target.unlink(missing_ok=True)
+    tell(-had)
+
+
+def _refuse(response: httpx.Response) -> None:
+    status = response.status_code
+    if response.is_success:
+        return
+    if status in _AGAIN:
+        response.raise_for_status()
+    action = ""
+    if status in (401, 403, 407):
+        action = "put the credentials for this host into ~/.netrc or into the configured URL"
+    raise NotOffered(
+        f"the server answers {status} {response.reason_phrase}".rstrip(),
+        subject=_shown(response.request.url),
+        action=action,
+        status=status,
+    )
+
+
+def _wait(error: Exception, url: str, tries: int) -> None:
+    """Sleep before the next try, or raise NetworkError when there is no use in one."""
+    if tries >= ATTEMPTS or not _may_pass(error):
+        raise NetworkError(
+            _said(error),
+            subject=_shown(httpx.URL(url)) if "://" in url else url,
+            action=_advice(error),
+        ) from error
+    pause = BACKOFF * 2 ** max(tries - 1, 0)
+    if isinstance(error, httpx.HTTPStatusError):
+        after = error.response.headers.get("Retry-After", "")
+        if after.isdigit():
+            pause = float(after)
+    time.sleep(min(pause, _LONGEST_WAIT))
+
+
+def _causes(error: BaseException) -> Generator[BaseException]:
+    current: BaseException | None = error
+    while current is not None:
+        yield current
+        current = current.__cause__ or current.__context__
+
+
+def _may_pass(error: Exception) -> bool:
+    if isinstance(error, httpx.HTTPStatusError):
+        return True
+    if not isinstance(error, httpx.TransportError) or isinstance(error, httpx.UnsupportedProtocol):
+        return False
+    return not any(
+        isinstance(cause, ssl.SSLCertVerificationError)
+        or (isinstance(cause, socket.gaierror) and cause.errno in _NO_NAME)
+        for cause in _causes(error)
+    )
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"the server keeps answering {error.response.status_code}"
+    if isinstance(error, httpx.TimeoutException):
+        return "the server does not answer in time"
+    return f"the server cannot be reached: {str(error) or type(error).__name__}"
+
+
+def _advice(error: Exception) -> str:
+    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error)):
+        return "name the file of your CA certificates in SSL_CERT_FILE"
+    return "check the network and the proxy variables, or name a mirror"
+
+
+def _shown(url: httpx.URL) -> str:
+    return str(url.copy_with(username=None, password=None) if url.userinfo else url)
+
+
+def _context(config: UserConfig) -> ssl.SSLContext | bool:
+    if config.ca is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=config.ca.value)
+    except OSError as error:
+        raise BadInput(
+            f"the CA certificates cannot be read: {error}",
+            subject=f"{config.ca.value} (from {config.ca.origin})",
+            action=f"correct {config.ca.origin}",
+        ) from error
+
+
+class _Credentials(httpx.Auth):
+    """Basic credentials by host: those that stood in configured URLs, then netrc.
+
+    httpx drops the header itself when a redirect leaves the host.
+    """
+
+    def __init__(self, known: Mapping[str, tuple[str, str]]) -> None:
+        self._known = known
+        self._netrc = _read_netrc()
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
+        user = self._known.get(request.url.netloc.decode("ascii"))
+        if user is None and self._netrc is not None:
+            found = self._netrc.authenticators(request.url.host)
+            if found is not None:
+                user = found[0], found[2] or ""
+        if user is None:
+            yield request
+        else:
+            yield from httpx.BasicAuth(*user).auth_flow(request)
+
+
+def _read_netrc() -> netrc.netrc | None:
+    path = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
+    try:
+        return netrc.netrc(str(path))
+    except FileNotFoundError:
+        return None
+    except (netrc.NetrcParseError, OSError) as error:
+        raise BadInput(
+            f"netrc cannot be read: {error}", subject=str(path), action="correct it or remove it"
+        ) from error

@@ -79,6 +79,9 @@ def stream(
     except BaseException:
         _end(process)
         raise
+    finally:
+        if process.stdout is not None:
+            process.stdout.close()
     _check(command, process.returncode, "\n".join(tail), what, action)
 
 

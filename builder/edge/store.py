@@ -75,6 +75,18 @@ class Store:
         return target
 
     @contextmanager
+    def unnamed(self, url: str) -> Iterator[Path]:
+        """Hold the half-made file of a URL whose sha256 nobody has said yet."""
+        with self._room("url-" + hashlib.sha256(url.encode()).hexdigest()) as path:
+            yield path
+
+    def keep_unnamed(self, scratch: Path) -> str:
+        """Move a finished download into the store under what it turns out to be; its sha256."""
+        found = hash_file(scratch)
+        self._keep(scratch, self.path(found))
+        return found
+
+    @contextmanager
     def _room(self, name: str) -> Iterator[Path]:
         folder = self.root / "partial"
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,229 @@
+"""`nightlock build IMAGE`: render, build, push under the candidate tag, read back."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.commands.context import Context, Outcome
+from builder.commands.render import Plan, find_or_make_base, large_files, plan_build
+from builder.core.buildid import BuildRecord, Invocation, build_id
+from builder.core.document import Result
+from builder.core.labels import BASE_DIGEST, BUILD_ID
+from builder.core.manifest import ImageConfig, Manifest
+from builder.core.reference import ImageRef
+from builder.core.room import build_bytes
+from builder.core.steps import Step
+from builder.core.tags import candidate_tag
+from builder.edge import builds, buildx, files
+from builder.edge import context as build_context
+from builder.edge.engine import Engine, require_engine
+from builder.edge.registry import Registry
+from builder.edge.rootfs import Base
+from builder.errors import BadInput, Refused
+
+_SLOW = 2.0
+"""Seconds of a step that is worth a line."""
+
+
+class LayerRow(Result):
+    """One layer of the image, as the registry keeps it."""
+
+    digest: str
+    size: int
+    """Bytes, compressed."""
+
+
+class BuildResult(Result):
+    """One image in a registry."""
+
+    image: str
+    platform: str
+    reference: str
+    """`registry/repository@sha256:…`: these bytes and no others."""
+    digest: str
+    tags: list[str]
+    build_id: str
+    lock_digest: str
+    base_digest: str
+    buildkit: str
+    """The version that built, or would have."""
+    layers: list[LayerRow]
+    """In the order they are stacked: base, wheel groups, our own files."""
+    size: int
+    """Bytes a pull of all moves."""
+    labels: dict[str, str]
+    """As read back from the registry."""
+    seconds: float
+    cached: bool
+    """Whether the registry held this build already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """One build, decided."""
+
+    plan: Plan
+    base: Base
+    target: ImageRef
+    build_id: str
+    buildkit: str
+    builder: str
+
+    @property
+    def invocation(self) -> Invocation:
+        """The command line."""
+        return Invocation(
+            platform=self.plan.platform,
+            epoch=self.plan.lock.header.epoch,
+            name=str(self.target),
+            labels={BUILD_ID: self.build_id, BASE_DIGEST: f"sha256:{self.base.sha256}"},
+            push=True,
+            builder=self.builder,
+        )
+
+
+def run(
+    context: Context, image: str, *, push: str = "", builder: str = "", platform: str = ""
+) -> Outcome[BuildResult]:
+    """Build one image and push it to the repository `push`, under its candidate tag alone.
+
+    A build whose id the registry already holds is recognised and not done again.
+
+    Raises:
+        StaleLock, SpecError, LockFileError: as `render`.
+        BadInput: there is no registry to push to.
+        BuildFailed: a step failed.
+        Refused: the candidate tag names something else than this build.
+        Outside: wheels or .debs are not in the store.
+        ToolMissing, EngineError, RegistryError, NetworkError, DiskFull: as their names say.
+
+    """
+    started = time.monotonic()
+    plan = plan_build(context, image, platform)
+    engine = require_engine(context.places, context.settings, os.environ)
+    repository = _repository(context, engine, image, push)
+    job = _decide(context, engine, plan, repository, builder or context.settings.engine.builder)
+    folder = context.places.cache / "build" / f"{image}-{plan.platform.replace('/', '-')}"
+    lock = folder.with_name(folder.name + ".lock")
+    with Registry.open(repository.registry, os.environ) as registry:
+        with files.locked(lock, context.output.note):
+            manifest = registry.find_manifest(job.target)
+            cached = manifest is not None
+            if manifest is None:
+                _build(context, engine, job, folder)
+                manifest = registry.manifest(job.target)
+        config = registry.config(job.target, manifest)
+    seconds = time.monotonic() - started
+    _check(context, job, manifest, config)
+    result = _result(job, manifest, config, seconds=seconds, cached=cached)
+    return Outcome(result=result, text=_text(result))
+
+
+def _repository(context: Context, engine: Engine, image: str, push: str) -> ImageRef:
+    """Return where to push: what was asked for, the setting, the registry beside the engine."""
+    if not push and not context.settings.registry and not engine.registry:
+        raise BadInput(
+            "there is no registry to push to",
+            subject=image,
+            action="name a repository with --push, set `registry` in config.toml, or start a "
+            "registry on loopback with `nightlock engine start`",
+        )
+    prefix = context.settings.registry or f"{engine.registry}/nightlock"
+    reference = ImageRef.parse(push or f"{prefix}/{image}")
+    if reference.tag or reference.digest:
+        raise BadInput(
+            "--push takes a repository; the tag follows from the build",
+            subject=push,
+            action=f"write {reference.name}",
+        )
+    return reference
+
+
+def _decide(
+    context: Context, engine: Engine, plan: Plan, repository: ImageRef, builder: str
+) -> _Job:
+    base = find_or_make_base(context, plan)
+    buildkit = buildx.read_version(engine, builder)
+    rendered = plan.digests | {"base.tar": f"sha256:{base.sha256}"}
+    identity = build_id(plan.lock.digest, rendered, buildkit)
+    return _Job(
+        plan=plan,
+        base=base,
+        target=repository.with_tag(candidate_tag(plan.spec, plan.lock.header, identity)),
+        build_id=identity,
+        buildkit=buildkit,
+        builder=builder,
+    )
+
+
+def _build(context: Context, engine: Engine, job: _Job, folder: Path) -> None:
+    """Write the folder, build and push it, remember the digest; the folder goes in any case."""
+    data = None if job.builder else buildx.data_folder(engine)
+    if data is not None:
+        needed = build_bytes(job.plan.lock, job.plan.platform, job.base.size)
+        files.require_free(data, needed, f"building {job.plan.spec.name}")
+    links = large_files(context, job.plan, job.base)
+    output = context.output
+
+    def on_step(step: Step) -> None:
+        output.event("build-step", step=step.name, seconds=step.seconds, cached=step.cached)
+        line = f"  {step.title}: {'cached' if step.cached else f'{step.seconds:.1f} s'}"
+        (output.note if step.seconds >= _SLOW else output.detail)(line)
+
+    try:
+        files.remove(folder)
+        build_context.write_context(folder, job.plan.texts, links)
+        output.detail(job.invocation.text())
+        with output.step("build", f"building {job.target}"):
+            digest = buildx.build(engine, job.invocation, folder, on_step)
+    finally:
+        files.remove(folder)
+    record = BuildRecord(build_id=job.build_id, digest=digest, reference=str(job.target))
+    builds.write(context.places.state / "builds", record)
+
+
+def _check(context: Context, job: _Job, manifest: Manifest, config: ImageConfig) -> None:
+    """Refuse a tag that names something else than this build."""
+    record = builds.read(context.places.state / "builds", job.build_id)
+    said = config.labels.get(BUILD_ID, "none")
+    if said == job.build_id and (record is None or record.digest == manifest.digest):
+        return
+    expected = f"{record.digest}, as built here" if record else f"build id {job.build_id}"
+    raise Refused(
+        f"the tag names {manifest.digest} with build id {said}, not {expected}",
+        subject=str(job.target),
+        action="candidate tags never move: find out who pushed it, then delete it by digest",
+    )
+
+
+def _result(
+    job: _Job, manifest: Manifest, config: ImageConfig, *, seconds: float, cached: bool
+) -> BuildResult:
+    return BuildResult(
+        image=job.plan.spec.name,
+        platform=job.plan.platform,
+        reference=job.target.with_digest(manifest.digest).pinned,
+        digest=manifest.digest,
+        tags=[job.target.tag],
+        build_id=job.build_id,
+        lock_digest=job.plan.lock.digest,
+        base_digest=f"sha256:{job.base.sha256}",
+        buildkit=job.buildkit,
+        layers=[LayerRow(digest=row.digest, size=row.size) for row in manifest.body.layers],
+        size=manifest.compressed_bytes,
+        labels=dict(config.labels),
+        seconds=round(seconds, 3),
+        cached=cached,
+    )
+
+
+def _text(result: BuildResult) -> str:
+    name = result.reference.partition("@")[0]
+    done = "was there already" if result.cached else f"built in {result.seconds:.0f} s"
+    return (
+        f"{name}:{result.tags[0]}\n"
+        f"  {result.digest}, {done}; {len(result.layers)} layers, {result.size / 1e6:.0f} MB"
+    )

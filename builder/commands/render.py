@@ -1,0 +1,180 @@
+"""`nightlock render IMAGE --out DIR`: one folder that plain `docker buildx build` builds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.commands.context import Context, Outcome
+from builder.core.buildid import Invocation
+from builder.core.dockerfile import groups_of, installer, invocation, small_files
+from builder.core.document import Result
+from builder.core.labels import BASE_DIGEST
+from builder.core.lock import Lock, WheelPin, digest_of
+from builder.core.spec import ImageSpec
+from builder.edge import context as build_context
+from builder.edge import files, process, rootfs
+from builder.edge.project import lock_folder, read_lock, read_spec
+from builder.edge.store import Store
+from builder.errors import BadInput, Outside, SpecError, StaleLock, ToolMissing
+
+
+class RenderResult(Result):
+    """What was written."""
+
+    image: str
+    platform: str
+    folder: str
+    lock_digest: str
+    spec_digest: str
+    base_digest: str
+    """Of base.tar; empty with `--no-base`."""
+    files: dict[str, str]
+    """File → digest, of those that are not named by the lock."""
+    command: str
+    """Builds the folder, run inside it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A build folder before it is written."""
+
+    spec: ImageSpec
+    lock: Lock
+    platform: str
+    texts: Mapping[str, bytes]
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """File → digest of everything rendered."""
+        return {name: digest_of(data) for name, data in sorted(self.texts.items())}
+
+
+def run(
+    context: Context, image: str, *, out: Path, platform: str = "", base: bool = True
+) -> Outcome[RenderResult]:
+    """Write the folder `out`, which must be new or an earlier render; nothing else stays in it.
+
+    Raises:
+        StaleLock: image.toml says something else than when the lock was made.
+        BadInput: no such platform, or `out` holds something else.
+        Outside: wheels or .debs are not in the store.
+
+    """
+    plan = plan_build(context, image, platform)
+    _refuse_other_folder(out)
+    links: dict[str, Path] = {}
+    labels: dict[str, str] = {}
+    if base:
+        root = find_or_make_base(context, plan)
+        links = large_files(context, plan, root)
+        labels = {BASE_DIGEST: f"sha256:{root.sha256}"}
+    with context.output.step("render", f"writing {out}"), files.fresh_folder(out) as folder:
+        build_context.write_context(folder, plan.texts, links)
+    command = invocation(plan.lock, plan.platform)
+    return Outcome(
+        result=RenderResult(
+            image=image,
+            platform=plan.platform,
+            folder=str(out),
+            lock_digest=plan.lock.digest,
+            spec_digest=plan.spec.digest,
+            base_digest=labels.get(BASE_DIGEST, ""),
+            files=plan.digests,
+            command=command.text(),
+        ),
+        text=_text(out, command, whole=base),
+    )
+
+
+def plan_build(context: Context, image: str, platform: str = "") -> Plan:
+    """Read spec and lock and render every small file; raises StaleLock, BadInput, SpecError."""
+    spec, lock = read_spec(context.project, image), read_lock(context.project, image)
+    if lock.header.spec != spec.digest:
+        raise StaleLock(
+            f"image.toml has changed since the lock was made from {lock.header.spec}",
+            subject=str(lock_folder(context.project, image) / "lock.toml"),
+            action=f"run `nightlock lock {image}`, or take the change in image.toml back",
+        )
+    chosen = platform or spec.image.platforms[0]
+    if chosen not in lock.platforms:
+        raise BadInput(
+            f"the lock has no platform {chosen!r}",
+            subject=str(lock_folder(context.project, image)),
+            action=f"it has: {', '.join(sorted(lock.platforms))}",
+        )
+    if not spec.base.debian:
+        raise SpecError(
+            "base.image: this nightlock builds on a Debian base alone",
+            subject=f"images/{image}/image.toml",
+            action="name a suite as base.debian",
+        )
+    texts = small_files(
+        spec,
+        lock,
+        chosen,
+        templates=build_context.read_templates(context.project),
+        programs=build_context.read_programs(),
+    )
+    return Plan(spec=spec, lock=lock, platform=chosen, texts=texts)
+
+
+def find_or_make_base(context: Context, plan: Plan) -> rootfs.Base:
+    """Return base.tar, made now or earlier."""
+    store, records = Store(context.places.store), context.places.state / "base"
+    debs = plan.lock.platforms[plan.platform].debs
+    found = rootfs.find_base(debs, store, records)
+    if found is not None:
+        return found
+    program = process.find("mmdebstrap")
+    if program is None:
+        raise ToolMissing(
+            "mmdebstrap, which makes the root file system, is not there",
+            subject="mmdebstrap",
+            action="install Debian's package mmdebstrap; `nightlock doctor` lists what else",
+        )
+    with context.output.step("base", f"making the root file system from {len(debs)} .debs"):
+        return rootfs.make_base(
+            plan.lock.header.base.debian,
+            debs,
+            store,
+            records,
+            program,
+            waiting=context.output.note,
+        )
+
+
+def large_files(context: Context, plan: Plan, base: rootfs.Base) -> dict[str, Path]:
+    """Map names in the folder to files of the store; raises Outside when some are not there."""
+    store = Store(context.places.store)
+    tool = installer(plan.lock, plan.platform)
+    wanted: dict[str, WheelPin] = {f"tools/{tool.file}": tool}
+    for group in groups_of(plan.lock, plan.platform):
+        wanted |= {f"wheels/{group.name}/{pin.file}": pin for pin in group.wheels}
+    absent = [pin for pin in wanted.values() if not store.has(pin.sha256, pin.size)]
+    if absent:
+        raise Outside(
+            f"{len(absent)} locked wheels are not in the store: "
+            + ", ".join(pin.name for pin in absent[:5]),
+            subject=str(store.root),
+            action=f"run `nightlock fetch {plan.spec.name}` first",
+        )
+    links = {name: store.path(pin.sha256) for name, pin in wanted.items()}
+    return {"base.tar": base.path} | links
+
+
+def _refuse_other_folder(out: Path) -> None:
+    """Only what a render may have written is replaced."""
+    if out.exists() and not (out / "lock/lock.toml").is_file() and any(out.iterdir()):
+        raise BadInput(
+            "the folder holds something else than a render",
+            subject=str(out),
+            action="name a new folder, or remove that one",
+        )
+
+
+def _text(out: Path, command: Invocation, *, whole: bool) -> str:
+    if not whole:
+        return f"{out}: Dockerfile, lock and programs, without base.tar and wheels"
+    return f"{out}: build it with\n  cd {out} && {command.text()}"

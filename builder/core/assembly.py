@@ -1,0 +1,198 @@
+"""From what was resolved to a whole Lock, and what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from packaging.utils import canonicalize_name
+
+from builder.core.closure import Member, conflicts
+from builder.core.debs import debs_digest
+from builder.core.finding import Finding
+from builder.core.layers import plan
+from builder.core.lock import (
+    BaseLock,
+    DebPin,
+    Header,
+    Lock,
+    PlatformLock,
+    ResolverTable,
+    TargetTable,
+    VllmTable,
+    WheelPin,
+)
+from builder.core.spec import ImageSpec
+from builder.core.target import target_of
+from builder.core.wheel import WheelFacts, identity_problem, meta_row
+from builder.core.wheel_target import wheel_target
+from builder.errors import Refused
+
+_COMPANIONS = re.compile(r"torch|torchvision|torchaudio|triton|flashinfer-.+")
+"""Packages that must match vLLM and each other (facts.md: FlashInfer, PyTorch)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedWheel:
+    """One wheel with all that a lock says of it."""
+
+    pin: WheelPin
+    facts: WheelFacts
+    hash_from: str
+    """`index`, or `computed here`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedPlatform:
+    """What was resolved for one platform."""
+
+    wheels: tuple[LockedWheel, ...]
+    tools: tuple[LockedWheel, ...] = ()
+    debs: tuple[DebPin, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+    """What the person should know of how it came about."""
+
+
+def assemble(
+    spec: ImageSpec,
+    resolved: Mapping[str, LockedPlatform],
+    previous: Lock | None,
+    resolver: ResolverTable,
+) -> Lock:
+    """Put a lock together; platforms that were not resolved anew are taken from `previous`.
+
+    Raises Refused when vLLM is not in it, or is not the same version on every platform.
+    """
+    kept = {
+        platform: content
+        for platform, content in (previous.platforms.items() if previous else ())
+        if platform in spec.image.platforms and platform not in resolved
+    }
+    platforms = {**kept, **{name: _content(locked) for name, locked in resolved.items()}}
+    platforms = dict(sorted(platforms.items()))
+    old = previous.header if previous and kept else None
+    package = canonicalize_name(spec.lock.package)
+    vllms = [_find(locked, package, spec) for _, locked in sorted(resolved.items())]
+    tools = {
+        name: [tool.pin.line() for tool in sorted(locked.tools, key=lambda tool: tool.pin)]
+        for name, locked in resolved.items()
+    }
+    target = wheel_target(spec, spec.image.platforms[0])
+    header = Header(
+        image=spec.name,
+        spec=spec.digest,
+        channel=spec.lock.channel,
+        # A function of bytes: reproducible, and never later than what is in the image.
+        epoch=max([vllm.facts.newest for vllm in vllms] + ([old.epoch] if old else [])),
+        vllm=VllmTable(
+            package=package,
+            version=_one_version(platforms, package),
+            commit=max(vllm.facts.commit for vllm in vllms),
+            variant=spec.lock.variant,
+        ),
+        target=TargetTable(python=target.python, glibc=target.glibc, cuda=spec.image.cuda or ""),
+        companions=_companions(platforms.values()),
+        base=BaseLock(
+            debian=spec.base.debian or "",
+            debs={
+                name: debs_digest(content.debs)
+                for name, content in platforms.items()
+                if content.debs
+            },
+        ),
+        tools=dict(
+            sorted(
+                ({name: (old.tools if old else {}).get(name, []) for name in kept} | tools).items()
+            )
+        ),
+        layers={
+            name: plan(
+                {pin.name: pin.size for pin in content.wheels},
+                last=package,
+                alone_above=spec.layers.alone_above,
+                budget=spec.layers.budget,
+                previous=(previous.header.layers if previous else {}).get(name, ()),
+            )
+            for name, content in platforms.items()
+        },
+        resolver=resolver,
+    )
+    return _with_files(Lock(header=header, platforms=platforms))
+
+
+def problems(spec: ImageSpec, platform: str, locked: LockedPlatform) -> list[Finding]:
+    """Find what makes a resolved set unfit: broken requirements, wheels of two identities."""
+    found = [
+        Finding(
+            key="filename-metadata-version-differ",
+            severity="error",
+            subject=wheel.pin.file,
+            evidence=problem,
+            cause="the wheel was renamed after it was built; installers refuse it",
+            action="lock another version of it, or take it from another index",
+        )
+        for wheel in (*locked.wheels, *locked.tools)
+        if (problem := identity_problem(wheel.pin.file, wheel.facts))
+    ]
+    members = {
+        wheel.pin.name: Member(
+            version=wheel.pin.version,
+            requires_dist=tuple(wheel.facts.requires_dist),
+            requires_python=wheel.facts.requires_python,
+        )
+        for wheel in locked.wheels
+    }
+    environment = target_of(spec, platform).environment
+    found += conflicts(spec.lock.requirements, members, environment, spec.lock.overrides)
+    return found
+
+
+def _content(locked: LockedPlatform) -> PlatformLock:
+    return PlatformLock(
+        wheels=tuple(sorted(wheel.pin for wheel in locked.wheels)),
+        debs=tuple(sorted(locked.debs)),
+        meta={wheel.pin.name: meta_row(wheel.facts, wheel.hash_from) for wheel in locked.wheels},
+    )
+
+
+def _find(locked: LockedPlatform, package: str, spec: ImageSpec) -> LockedWheel:
+    for wheel in locked.wheels:
+        if wheel.pin.name == package:
+            return wheel
+    raise Refused(
+        f"{package} is not among the resolved packages",
+        subject=f"images/{spec.name}/image.toml",
+        action="name it in `lock.requirements`, or correct `lock.package`",
+    )
+
+
+def _one_version(platforms: Mapping[str, PlatformLock], package: str) -> str:
+    versions = {
+        pin.version
+        for content in platforms.values()
+        for pin in content.wheels
+        if pin.name == package
+    }
+    if len(versions) != 1:
+        raise Refused(
+            f"{package} would differ between platforms: {', '.join(sorted(versions))}",
+            subject=", ".join(platforms),
+            action="lock all platforms together, without --platform",
+        )
+    return versions.pop()
+
+
+def _companions(contents: Iterable[PlatformLock]) -> dict[str, str]:
+    """Name the versions of what must match vLLM; several where platforms differ."""
+    found: dict[str, set[str]] = {}
+    for content in contents:
+        for pin in content.wheels:
+            if _COMPANIONS.fullmatch(pin.name):
+                found.setdefault(pin.name, set()).add(pin.version)
+    return {name: ", ".join(sorted(versions)) for name, versions in sorted(found.items())}
+
+
+def _with_files(lock: Lock) -> Lock:
+    """Write and read it once: what is returned has the header that lies on disk."""
+    return Lock.parse(lock.files(), f"lock/{lock.header.image}")

@@ -1,0 +1,71 @@
+"""What a release manager must see first in a diff: findings, worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from builder.core.diff_result import DiffResult, DroppedBy
+from builder.core.finding import Finding
+from builder.core.keys import finding
+
+
+def alarms(result: DiffResult) -> tuple[Finding, ...]:
+    """Judge a diff: other bytes under one name, missed packages, companions that went back."""
+    found = [*_rehashed(result), *_dropped(result), *_downgraded(result)]
+    return tuple(sorted(found, key=lambda alarm: alarm.severity != "error"))
+
+
+def reason(user: DroppedBy, name: str) -> str:
+    """Say in words why `user` misses the package `name`."""
+    moved = user.new if user.old == user.new else f"{user.old} → {user.new}"
+    who = f"{user.name} {moved}"
+    return {
+        "still-required": f"{who} still requires {name}",
+        "no-longer-required": f"{who} no longer requires {name}",
+        "extra-gone": f"{who} got it through an extra that is gone",
+        "extra-not-asked": f"{who} no longer asks for the extra that brought it",
+    }[user.why]
+
+
+def _rehashed(result: DiffResult) -> Iterator[Finding]:
+    for change in [*result.packages, *result.debs, *result.tools]:
+        if change.kind != "re-hashed":
+            continue
+        for file in change.files:
+            if file.old is None or file.new is None:
+                continue
+            yield finding(
+                "file-rehashed",
+                subject=f"{change.name} {change.new} ({file.platform})",
+                evidence=f"{file.new.file}: sha256 {file.old.sha256}, {file.old.size} bytes, from "
+                f"{file.old.index} → sha256 {file.new.sha256}, {file.new.size} bytes, from "
+                f"{file.new.index}",
+            )
+
+
+def _dropped(result: DiffResult) -> Iterator[Finding]:
+    for package in result.dropped:
+        broken = any(user.why == "still-required" for user in package.users)
+        yield finding(
+            "dependency-dropped",
+            severity="error" if broken else None,
+            subject=f"{package.name} {package.version} ({', '.join(package.platforms)})",
+            evidence="; ".join(
+                f"{reason(user, package.name)} (it came by `{user.requirement}`)"
+                for user in package.users
+            ),
+        )
+
+
+def _downgraded(result: DiffResult) -> Iterator[Finding]:
+    companions = [change for change in result.packages if change.companion]
+    back = [change for change in companions if change.kind == "downgraded"]
+    if any(change.pinned is None for change in back):
+        # vLLM itself went back, so its companions had to.
+        return
+    for change in back:
+        yield finding(
+            "companion-downgraded",
+            subject=f"{change.name} ({', '.join(change.platforms)})",
+            evidence=f"{change.old} → {change.new}",
+        )

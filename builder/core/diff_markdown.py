@@ -1,0 +1,146 @@
+"""A diff for a pull request: markdown as GitHub and GitLab render it, long lists folded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from builder.core import diff_words as words
+from builder.core.diff_alarms import alarms
+from builder.core.diff_commits import short_link
+from builder.core.diff_result import CommitRange, DiffResult, PackageChange, Pull
+
+_FOLD_ABOVE = 12
+"""Rows of a table that stay in sight."""
+
+
+def markdown(result: DiffResult) -> str:
+    """Write a diff for a pull request."""
+    title = f"### {_code(result.old.name)} → {_code(result.new.name)}"
+    if words.silent(result):
+        return f"{title}\n\nNo difference."
+    parts = [title, _summary(result), _alarms(result)]
+    parts += [_commits(commits) for commits in result.commits]
+    parts += [_packages(name, changes, result) for name, changes in words.groups(result)]
+    parts.append(
+        _folded(
+            "Layers to pull",
+            _table(("Platform", "Layer", "Size", "New"), _layers(result.pulls)),
+            sum(len(pull.layers) for pull in result.pulls),
+        )
+    )
+    facts = [(words.fact_name(fact), words.fact_values(fact)) for fact in result.facts]
+    parts.append(_section("Settings", _table(("", "Change"), facts), len(facts)))
+    requires = [
+        (
+            f"{_code(row.name)} {_text(words.moved(row.old, row.new))}",
+            "<br>".join(
+                [f"- {_code(line)}" for line in words.requirement_lines(row.removed)]
+                + [f"+ {_code(line)}" for line in words.requirement_lines(row.added)]
+            ),
+        )
+        for row in result.requirements
+    ]
+    parts.append(
+        _section("Requires-Dist", _table(("Package", "Change"), requires, raw=True), len(requires))
+    )
+    metadata = words.metadata_rows(result)
+    parts.append(_section("Metadata", _table(("", "Change"), metadata), len(metadata)))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _summary(result: DiffResult) -> str:
+    lines = [f"vLLM {_code(words.moved(result.old.vllm, result.new.vllm))}"]
+    if result.same:
+        lines.append("nothing differs that changes an image")
+    if result.platforms_added:
+        lines.append(f"platforms added: {', '.join(result.platforms_added)}")
+    if result.platforms_removed:
+        lines.append(f"platforms removed: {', '.join(result.platforms_removed)}")
+    lines += [f"{_text(title)}: {words.counts(rows)}" for title, rows in words.groups(result)]
+    lines += [f"to pull on {pull.platform}: {words.pull_line(pull)}" for pull in result.pulls]
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _alarms(result: DiffResult) -> str:
+    blocks = [
+        f"> **{finding.severity}: {finding.key}**: {_text(finding.subject)}  \n"
+        f"> {_text(finding.evidence)}  \n"
+        f"> {_text(finding.action)}"
+        for finding in alarms(result)
+    ]
+    return "\n>\n".join(blocks)
+
+
+def _commits(commits: CommitRange) -> str:
+    distance = words.distance(commits)
+    line = f"**{commits.project}** {_code(words.moved(commits.old, commits.new))}"
+    if distance:
+        line += f": {distance}"
+    if commits.compare:
+        line += f" ([compare]({short_link(commits)}))"
+    if not commits.commits:
+        return line
+    page = commits.compare.partition("/compare/")[0]
+    rows = [
+        f"- [{_code(commit.sha[:9])}]({page}/commit/{commit.sha}) {_text(commit.title)}"
+        for commit in commits.commits[: words.MOST_COMMITS]
+    ]
+    if words.unlisted(commits):
+        rows.append(f"- and {words.unlisted(commits)} more")
+    return f"{line}\n\n" + _folded("Commits", "\n".join(rows), len(rows))
+
+
+def _packages(title: str, changes: list[PackageChange], result: DiffResult) -> str:
+    rows = [
+        (
+            change.kind,
+            _code(change.name),
+            _text(change.old),
+            _text(change.new),
+            "<br>".join(map(_text, words.notes(change, result))),
+        )
+        for change in changes
+    ]
+    table = _table(("", "Package", "Old", "New", ""), rows, raw=True)
+    return _section(title, table, len(rows))
+
+
+def _layers(pulls: Iterable[Pull]) -> list[tuple[str, ...]]:
+    return [
+        (pull.platform, str(layer.number), words.size(layer.bytes), words.layer_cause(layer))
+        for pull in pulls
+        for layer in sorted(pull.layers, key=lambda layer: -layer.bytes)
+    ]
+
+
+def _section(title: str, body: str, rows: int) -> str:
+    if rows == 0:
+        return ""
+    return f"#### {title}\n\n{body}" if rows <= _FOLD_ABOVE else _folded(title, body, rows)
+
+
+def _folded(title: str, body: str, rows: int) -> str:
+    if rows == 0:
+        return ""
+    return f"<details><summary>{title} ({rows})</summary>\n\n{body}\n\n</details>"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, raw: bool = False) -> str:
+    """Lay out a table; cells are escaped unless `raw`."""
+    lines = [head, tuple("---" for _ in head)]
+    lines += [row if raw else tuple(map(_text, row)) for row in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _text(value: str) -> str:
+    """Escape what markdown or HTML would take for markup."""
+    escaped = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    # `@name` would notify a stranger, `#1` link an issue of another project.
+    escaped = re.sub(r"([\\`*_\[\]|~])", r"\\\1", escaped)
+    return re.sub(r"([@#])(?=\w)", r"\1<!-- -->", escaped)
+
+
+def _code(value: str) -> str:
+    """Quote as code; versions and requirements hold no backtick, what was typed may."""
+    return "`" + value.replace("`", "'").replace("|", "\\|") + "`"

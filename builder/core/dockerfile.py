@@ -1,0 +1,201 @@
+"""The build folder as text: (spec, lock, templates) → Dockerfile and the small files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jinja2
+
+from builder.core.buildid import Invocation
+from builder.core.labels import image_labels
+from builder.core.lock import Lock, WheelPin, canonical_json
+from builder.core.spec import ImageSpec
+from builder.errors import LockFileError, SpecError
+
+VENV = "/opt/venv"
+CACHE = "/cache"
+"""The one folder a container writes to: home, models and compiled code; one volume keeps it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One wheel group of the lock's layer plan: a stage, a folder, a layer."""
+
+    name: str
+    wheels: tuple[WheelPin, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of its wheels."""
+        return sum(pin.size for pin in self.wheels)
+
+    @property
+    def title(self) -> str:
+        """What it holds, in words."""
+        if len(self.wheels) == 1:
+            (only,) = self.wheels
+            return f"{only.name} {only.version}, {_megabytes(self.size)}"
+        return (
+            f"{len(self.wheels)} wheels, {_megabytes(self.size)}: "
+            f"{self.wheels[0].name} … {self.wheels[-1].name}"
+        )
+
+    def requirements(self) -> bytes:
+        """Its lines of the lock, which pip and uv take as they are."""
+        return "".join(pin.line() + "\n" for pin in self.wheels).encode()
+
+
+def groups_of(lock: Lock, platform: str) -> list[Group]:
+    """Name the groups of the layer plan."""
+    return [
+        Group(name=f"group-{number:02}", wheels=tuple(pins))
+        for number, pins in enumerate(lock.groups(platform), start=1)
+    ]
+
+
+def installer(lock: Lock, platform: str) -> WheelPin:
+    """Return the pinned uv; raise LockFileError when the lock has none."""
+    for pin in lock.tools(platform):
+        if pin.name == "uv":
+            return pin
+    raise LockFileError(
+        "the lock names no uv, which installs the wheels",
+        subject=f"lock/{lock.header.image}/lock.toml: tools.{platform}",
+        action='add "uv==VERSION" to lock.tools in image.toml and lock again',
+    )
+
+
+def environment(spec: ImageSpec) -> dict[str, str]:
+    """ENV of the image: one folder for all that is written, and what makes any UID work."""
+    variables = {
+        "PATH": f"{VENV}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "LANG": "C.UTF-8",
+        # getpass and expanduser ask these first, then the user database, where a UID may lack.
+        "HOME": CACHE,
+        "USER": "vllm",
+        "LOGNAME": "vllm",
+        "XDG_CACHE_HOME": CACHE,
+        "XDG_CONFIG_HOME": f"{CACHE}/config",
+        "HF_HOME": f"{CACHE}/huggingface",
+        "VLLM_CACHE_ROOT": f"{CACHE}/vllm",
+        "VLLM_CONFIG_ROOT": f"{CACHE}/config/vllm",
+        "TORCHINDUCTOR_CACHE_DIR": f"{CACHE}/torchinductor",
+        "TRITON_CACHE_DIR": f"{CACHE}/triton",
+        "NUMBA_CACHE_DIR": f"{CACHE}/numba",
+    }
+    if spec.image.cuda:
+        variables["FLASHINFER_WORKSPACE_BASE"] = CACHE
+        variables["CUDA_CACHE_PATH"] = f"{CACHE}/cuda"
+    return variables | spec.run.environment
+
+
+def image_json(spec: ImageSpec, lock: Lock, platform: str) -> bytes:
+    """Write what programs in the image know of it; a container cannot read its own labels."""
+    program, *rest = spec.run.server
+    server = [program if "/" in program else f"{VENV}/bin/{program}", *rest]
+    return canonical_json(
+        {
+            "schema": "nightlock/image/1",
+            "image": spec.name,
+            "platform": platform,
+            "server": server,
+            "model_argument": spec.run.model_argument,
+            "cache": CACHE,
+            "vllm": lock.header.vllm.model_dump(),
+            "channel": lock.header.channel,
+            "target": lock.header.target.model_dump(),
+            "targets": spec.image.targets,
+            "companions": lock.header.companions,
+            "lock": lock.digest,
+            "spec": lock.header.spec,
+        }
+    )
+
+
+def invocation(lock: Lock, platform: str) -> Invocation:
+    """Build command of a rendered folder, as its first comment says it."""
+    return Invocation(
+        platform=platform,
+        epoch=lock.header.epoch,
+        name=f"nightlock/{lock.header.image}:local",
+        labels={},
+    )
+
+
+def dockerfile(templates: Mapping[str, str], *, spec: ImageSpec, lock: Lock, platform: str) -> str:
+    """Render `NAME/Dockerfile.j2`; `templates` maps names below images/ to texts.
+
+    Raises SpecError when a template is missing or wrong.
+    """
+    uid, _, gid = spec.run.user.partition(":")
+    name = f"{spec.name}/Dockerfile.j2"
+    # Not HTML: escaping would damage shell and JSON.
+    engine = jinja2.Environment(  # noqa: S701
+        loader=jinja2.DictLoader(dict(templates)),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    engine.filters["quoted"] = quoted
+    try:
+        return engine.get_template(name).render(
+            spec=spec,
+            lock=lock,
+            platform=platform,
+            command=invocation(lock, platform).text(),
+            base_title=_base_title(lock, platform),
+            uv=installer(lock, platform),
+            groups=groups_of(lock, platform),
+            venv=VENV,
+            cache=CACHE,
+            uid=uid,
+            gid=gid,
+            environment=environment(spec),
+            labels=image_labels(spec, lock, platform),
+        )
+    except jinja2.TemplateError as error:
+        line = getattr(error, "lineno", None)
+        raise SpecError(
+            f"the template cannot be rendered: {error.message or type(error).__name__}",
+            subject=f"images/{getattr(error, 'name', None) or name}" + (f":{line}" if line else ""),
+            action="correct the template; jinja2's StrictUndefined refuses names nobody defines",
+        ) from error
+
+
+def small_files(
+    spec: ImageSpec,
+    lock: Lock,
+    platform: str,
+    *,
+    templates: Mapping[str, str],
+    programs: Mapping[str, bytes],
+) -> dict[str, bytes]:
+    """Everything in the build folder that is a function of spec, lock and nightlock itself."""
+    return {
+        "Dockerfile": dockerfile(templates, spec=spec, lock=lock, platform=platform).encode(),
+        "runtime/image.json": image_json(spec, lock, platform),
+        **{f"runtime/{name}": data for name, data in programs.items()},
+        **{f"lock/{name}": data for name, data in lock.files().items()},
+        **{
+            f"wheels/{group.name}/requirements.txt": group.requirements()
+            for group in groups_of(lock, platform)
+        },
+    }
+
+
+def quoted(value: str) -> str:
+    r"""Quote a value of ENV or LABEL (Dockerfile reference: `\`, `"` and `$` are special)."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
+    return f'"{escaped}"'
+
+
+def _base_title(lock: Lock, platform: str) -> str:
+    base = lock.header.base
+    count = len(lock.platforms[platform].debs)
+    return f"Debian {base.debian} from {count} locked packages, {base.debs.get(platform, '')}"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"

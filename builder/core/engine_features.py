@@ -1,0 +1,49 @@
+"""What an engine must be able to do for our builds, read from what it says of itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_STORE = "io.containerd.snapshotter.v1"
+NEEDED_BUILDKIT = (0, 12)
+"""Dockerfile 1.4 (COPY --link, heredocs), OCI layouts as contexts, SOURCE_DATE_EPOCH in layers."""
+DAEMON_JSON = '"features": {"containerd-snapshotter": true}'
+CREATE_BUILDER = "docker buildx create --name nightlock --driver docker-container --bootstrap"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildKit:
+    """A builder, as `docker buildx inspect` describes it."""
+
+    driver: str
+    """`docker` (the engine's own), `docker-container`, `kubernetes`, `remote`; "" for none."""
+    version: str
+    """As `v0.13.2`; "" when it does not say."""
+
+    @property
+    def number(self) -> tuple[int, int]:
+        """Major and minor version; (0, 0) when it does not say."""
+        match = re.match(r"v?(\d+)\.(\d+)", self.version)
+        return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def parse_buildkit(inspected: str) -> BuildKit:
+    """Read the text of `docker buildx inspect`; releases spell the version's name differently."""
+    driver = re.search(r"^Driver:\s*(\S+)", inspected, re.MULTILINE)
+    version = re.search(r"^BuildKit(?: version)?:\s*(\S+)", inspected, re.MULTILINE | re.IGNORECASE)
+    return BuildKit(
+        driver=driver[1] if driver else "",
+        version=version[1] if version else "",
+    )
+
+
+def has_containerd_store(info: Mapping[str, Any]) -> bool:
+    """Whether the engine keeps images in containerd, from `docker info`.
+
+    Only then can its own builder export zstd layers and OCI media types.
+    """
+    rows = info.get("DriverStatus") or []
+    return any(_STORE in str(cell) for row in rows for cell in row)

@@ -1,0 +1,105 @@
+"""What a wheel says of itself: METADATA, vLLM's commit, and the newest date inside."""
+
+from __future__ import annotations
+
+import calendar
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from packaging.metadata import RawMetadata, parse_email
+from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+VERSION_FILE = "vllm/_version.py"
+"""Where vLLM's build writes its commit (setuptools-scm)."""
+_COMMIT = re.compile(r"^__commit_id__ = commit_id = ['\"]g?([0-9a-f]{7,40})['\"]", re.MULTILINE)
+_LONGEST_LICENCE = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelFacts:
+    """What is read from a wheel without having the whole of it."""
+
+    metadata: str
+    """Text of METADATA."""
+    size: int
+    """Bytes of the wheel."""
+    newest: int
+    """Newest date in its central directory, seconds since 1970; zip dates count as UTC."""
+    version_file: str = ""
+    """Text of `vllm/_version.py`, where there is one."""
+
+    @property
+    def requires_dist(self) -> list[str]:
+        """Requirements, as METADATA spells and orders them."""
+        return list(self._raw.get("requires_dist", []))
+
+    @property
+    def requires_python(self) -> str:
+        """Pythons it runs on."""
+        return self._raw.get("requires_python", "")
+
+    @property
+    def licence(self) -> str:
+        """The licence: its SPDX expression, else the first line of its text, else a classifier."""
+        raw = self._raw
+        if expression := raw.get("license_expression"):
+            return expression
+        lines = [line.strip() for line in raw.get("license", "").splitlines() if line.strip()]
+        if lines:
+            return lines[0][:_LONGEST_LICENCE]
+        kinds = [c for c in raw.get("classifiers", []) if c.startswith("License :: ")]
+        return "; ".join(kind.rpartition(" :: ")[2] for kind in kinds)
+
+    @property
+    def commit(self) -> str:
+        """Commit of vLLM as the wheel has it (an abbreviation), or empty."""
+        match = _COMMIT.search(self.version_file)
+        return match[1] if match else ""
+
+    @property
+    def name(self) -> str:
+        """Name in METADATA, normalised."""
+        return canonicalize_name(self._raw.get("name", ""))
+
+    @property
+    def version(self) -> str:
+        """Version in METADATA."""
+        return self._raw.get("version", "")
+
+    @property
+    def _raw(self) -> RawMetadata:
+        return parse_email(self.metadata)[0]
+
+
+def seconds(moment: tuple[int, int, int, int, int, int]) -> int:
+    """Turn a zip entry's date and time into seconds since 1970."""
+    return calendar.timegm((*moment, 0, 0, 0))
+
+
+def identity_problem(file: str, facts: WheelFacts) -> str:
+    """Say how METADATA contradicts the file's name; empty when it does not.
+
+    A difference in the local label alone counts too: pip and uv refuse such a wheel.
+    """
+    name, version, _, _ = parse_wheel_filename(file)
+    if facts.name != name:
+        return f"the file is called {name}, its METADATA says {facts.name or 'nothing'}"
+    try:
+        inside = Version(facts.version)
+    except InvalidVersion:
+        return f"its METADATA has no version: {facts.version!r}"
+    if inside != version:
+        return f"the file's name says {version}, its METADATA says {inside}"
+    return ""
+
+
+def meta_row(facts: WheelFacts, hash_from: str) -> Mapping[str, object]:
+    """Lay out one package's row of `meta.json`."""
+    return {
+        "hash_from": hash_from,
+        "licence": facts.licence,
+        "requires_dist": facts.requires_dist,
+        "requires_python": facts.requires_python,
+    }

@@ -1,0 +1,43 @@
+"""The build folder on disk: small files are written, large ones linked from where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+from builder.edge import files
+from builder.edge.store import link
+
+
+def read_programs() -> dict[str, bytes]:
+    """Return the programs of builder/runtime/ by file name."""
+    found = sorted(resources.files("builder.runtime").iterdir(), key=lambda path: path.name)
+    return {
+        path.name: path.read_bytes()
+        for path in found
+        if path.name.endswith(".py") and path.name != "__init__.py"
+    }
+
+
+def read_templates(project: Path) -> dict[str, str]:
+    """Return every template below images/, by its name there (`cpu/Dockerfile.j2`)."""
+    images = project / "images"
+    return {
+        path.relative_to(images).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(images.glob("*/*.j2"))
+    }
+
+
+def write_context(folder: Path, texts: Mapping[str, bytes], links: Mapping[str, Path]) -> None:
+    """Fill an empty folder; both map a name inside it, with folders, to its content.
+
+    Modes do not depend on the caller's umask: BuildKit copies them into the image.
+    """
+    for name, data in texts.items():
+        files.write(folder / name, data)
+    for name, source in links.items():
+        link(source, folder / name)
+    for path in folder.rglob("*"):
+        if path.is_dir():
+            path.chmod(0o755)

@@ -1,0 +1,186 @@
+"""Locked .debs into the store: from wherever they still are, in parallel, verified."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from builder.core import debian
+from builder.core.debs import DebChange, architecture_of, candidates, diff_debs, with_debs
+from builder.core.lock import DebPin, Lock
+from builder.core.spec import BaseTable
+from builder.core.settings import DebianSettings
+from builder.edge import files
+from builder.edge.apt import AptRoot, host_sources, network_configuration
+from builder.edge.download import download
+from builder.edge.store import Store
+from builder.errors import AptDrift, BadInput, NetworkError
+
+_TIMEOUT = 30.0
+"""Seconds without a byte before an attempt counts as failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relocked:
+    """A lock with other .debs, and what moved."""
+
+    lock: Lock
+    changes: tuple[DebChange, ...]
+
+
+def resolve_base(
+    base: BaseTable, platform: str, settings: DebianSettings, folder: Path
+) -> tuple[DebPin, ...]:
+    """Resolve the base of an image for one platform; `folder` keeps private apt roots.
+
+    Raises BadInput, NetworkError, Refused, ToolMissing as `AptRoot` and `host_sources` do.
+    """
+    if base.debian is None:
+        raise BadInput(
+            "this base is an image: it has no .debs to resolve in an apt root",
+            subject=base.image or "",
+            action="name a release under `[base] debian`",
+        )
+    architecture = architecture_of(platform)
+    sources = host_sources(base.debian, settings)
+    root = AptRoot(folder / f"{base.debian}-{architecture}", sources, architecture)
+    root.update()
+    return root.resolve(base.packages, essential=True)
+
+
+def relock(
+    lock: Lock, base: BaseTable, platform: str, settings: DebianSettings, folder: Path
+) -> Relocked:
+    """Lock the .debs of one platform anew and leave all else as it is.
+
+    Raises as `resolve_base`.
+    """
+    pins = resolve_base(base, platform, settings, folder)
+    changes = diff_debs(lock.platforms[platform].debs, pins)
+    return Relocked(lock=with_debs(lock, platform, pins), changes=changes)
+
+
+def archives(codename: str, settings: DebianSettings) -> Mapping[str, tuple[str, ...]]:
+    """Suite → addresses of its archive, as `host_sources` finds them; empty where it finds none."""
+    return debian.addresses(host_sources(codename, settings))
+
+
+def missing(pins: Sequence[DebPin], store: Store) -> tuple[DebPin, ...]:
+    """Return those that the store lacks."""
+    return tuple(pin for pin in pins if not store.has(pin.sha256, pin.size))
+
+
+def fetch_debs(
+    pins: Sequence[DebPin],
+    store: Store,
+    where: Mapping[str, Sequence[str]],
+    *,
+    snapshot: str = "",
+    folders: Sequence[Path] = (),
+    threads: int = 8,
+    on_bytes: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Bring .debs into the store: from `folders`, their archive, the other ones, the snapshot.
+
+    `where` maps suites to addresses. `on_bytes` hears the bytes of those the store lacked, from
+    several threads.
+
+    Raises:
+        AptDrift: some are on no source any more; all of them are named.
+        HashMismatch: a source gave other bytes than the lock names.
+        NetworkError: a source is out of reach, and the others lack the file.
+        DiskFull: there is no room.
+
+    """
+    wanted = missing(pins, store)
+    if not wanted:
+        return
+    files.require_free(store.root, sum(pin.size for pin in wanted), f"{len(wanted)} .debs")
+    stop = threading.Event()
+
+    def count(amount: int) -> None:
+        if stop.is_set():
+            raise _Stopped
+        on_bytes(amount)
+
+    with _client() as client, ThreadPoolExecutor(threads) as pool:
+
+        def bring(pin: DebPin) -> bool:
+            urls = [(folder / pin.file).absolute().as_uri() for folder in folders]
+            return _bring(client, pin, store, [*urls, *candidates(pin, where, snapshot)], count)
+
+        futures = {pool.submit(bring, pin): pin for pin in wanted}
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            # Ctrl-C or a first failure: the others end at their next piece.
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+    _raise_for(futures)
+
+
+class _Stopped(Exception):  # noqa: N818 - no error: another thread has failed already
+    """Ends a download that nobody waits for any more."""
+
+
+def _raise_for(futures: Mapping[Future[bool], DebPin]) -> None:
+    gone = []
+    for future, pin in futures.items():
+        if future.cancelled():
+            continue
+        error = future.exception()
+        if error is not None and not isinstance(error, _Stopped):
+            raise error
+        if error is None and not future.result():
+            gone.append(pin)
+    if gone:
+        names = ", ".join(f"{pin.name} {pin.version}" for pin in sorted(gone))
+        raise AptDrift(
+            f"{len(gone)} locked .deb(s) are on no source any more: {names}",
+            subject=", ".join(pin.path for pin in sorted(gone)),
+            action=(
+                "lock again with `nightlock lock`, or set NIGHTLOCK_DEBIAN_SNAPSHOT to a "
+                "snapshot of Debian's archive that still has them"
+            ),
+        )
+
+
+def _bring(
+    client: httpx.Client,
+    pin: DebPin,
+    store: Store,
+    urls: Sequence[str],
+    on_bytes: Callable[[int], None],
+) -> bool:
+    unreachable: NetworkError | None = None
+    with store.partial(pin.sha256) as scratch:
+        # Another process may have brought it while we waited for the room.
+        if store.has(pin.sha256, pin.size):
+            on_bytes(pin.size)
+            return True
+        for url in urls:
+            try:
+                found = download(client, url, scratch, on_bytes)
+            except NetworkError as error:
+                unreachable = error
+                continue
+            if found:
+                store.keep(scratch, pin.sha256, url)
+                return True
+    if unreachable is not None:
+        raise unreachable
+    return False
+
+
+def _client() -> httpx.Client:
+    """Reach the archives as this machine's apt does."""
+    mounts = {
+        pattern: httpx.HTTPTransport(proxy=proxy) if proxy else httpx.HTTPTransport()
+        for pattern, proxy in debian.proxies(network_configuration()).items()
+    }
+    return httpx.Client(timeout=_TIMEOUT, follow_redirects=True, mounts=mounts)

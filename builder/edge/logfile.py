@@ -1,0 +1,61 @@
+"""A container's output on disk, as it comes, and its last lines at hand."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+_KEPT = 4000
+"""Lines kept at hand."""
+
+
+class LogFile:
+    """Use as a context manager; safe for one writer and many readers."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("wb")
+        self._lines: deque[str] = deque(maxlen=_KEPT)
+        self._rest = b""
+        self._lock = threading.Lock()
+        self._changed = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._lock:
+            self._file.close()
+
+    def add(self, piece: bytes) -> None:
+        """Take bytes as they come, cut anywhere; each line begins with the engine's timestamp."""
+        with self._lock:
+            if self._file.closed:
+                return
+            self._file.write(piece)
+            self._file.flush()
+            *whole, self._rest = (self._rest + piece).split(b"\n")
+            for line in whole:
+                text = line.decode(errors="replace").partition(" ")[2]
+                # Progress bars rewrite their line; what stands at its end is the newest.
+                self._lines.append(text.rstrip("\r").rpartition("\r")[2])
+            self._changed = time.monotonic()
+
+    def tail(self, count: int) -> list[str]:
+        """Return the last lines, without timestamps."""
+        with self._lock:
+            return list(self._lines)[-count:]
+
+    def silence(self) -> float:
+        """Seconds since something came."""
+        with self._lock:
+            return time.monotonic() - self._changed

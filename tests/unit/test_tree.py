@@ -1,0 +1,64 @@
+"""The program that settles a stage's tree while building."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from builder.runtime import tree
+
+PYTHON = "/opt/venv/bin/python"
+
+
+def test_times_and_modes_are_settled(tmp_path: Path) -> None:
+    """Whatever the umask and the clock were, one tree comes out; links are not followed."""
+    (tmp_path / "bin").mkdir(mode=0o700)
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o1777)
+    (tmp_path / "bin/tool").write_text("x")
+    (tmp_path / "bin/tool").chmod(0o700)
+    (tmp_path / "data").write_text("x")
+    (tmp_path / "data").chmod(0o600)
+    (tmp_path / "link").symlink_to("nowhere")
+    assert 5 == tree.settle(tmp_path)
+    found = {
+        path.name: (stat.S_IMODE(path.lstat().st_mode), path.lstat().st_mtime)
+        for path in (tmp_path, *tmp_path.rglob("*"))
+        if not path.is_symlink()
+    }
+    assert {
+        tmp_path.name: (0o755, tree.TIME),
+        "bin": (0o755, tree.TIME),
+        "cache": (0o1777, tree.TIME),
+        "tool": (0o755, tree.TIME),
+        "data": (0o644, tree.TIME),
+    } == found
+    assert tree.TIME == os.lstat(tmp_path / "link").st_mtime
+
+
+@pytest.mark.parametrize(
+    ("line", "foreign"),
+    [
+        (b"#!/opt/venv/bin/python\n", False),
+        (b"#!/usr/bin/env python3\n", False),
+        (b"#!/bin/sh\n", False),
+        (b"\x7fELF\x02python", False),
+        (b"#!/build/host/bin/python\n", True),
+        (b"#!/opt/venv/bin/python3\n", True),
+    ],
+)
+def test_scripts_of_another_interpreter_fail_the_build(
+    tmp_path: Path, line: bytes, foreign: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A shebang of the build machine would only fail at run time."""
+    folder = tmp_path / "opt/venv/bin"
+    folder.mkdir(parents=True)
+    (folder / "script").write_bytes(line)
+    (folder / "python").symlink_to("/usr/bin/python3")
+    (folder.parent / ".lock").touch()
+    assert int(foreign) == tree.main(str(tmp_path), PYTHON)
+    assert foreign == ("script: " in capsys.readouterr().err)
+    assert not (folder.parent / ".lock").exists()
