@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +21,7 @@ from builder.core.indexes import check_sources
 from builder.core.lock import Lock, ResolverTable, WheelPin
 from builder.core.settings import Settings
 from builder.core.spec import ImageSpec
+from builder.core.target import target_of
 from builder.core.wheel_target import wheel_target
 from builder.edge import debs, uv
 from builder.edge import project as projects
@@ -249,12 +251,15 @@ def _resolve(
 ) -> LockedPlatform:
     target = wheel_target(spec, platform)
     with context.output.step(f"resolve {platform}", f"resolving {spec.name} for {platform}"):
-        wheels = lock_wheels(workshop, spec, target, spec.lock.requirements, before["wheels"])
-        tools = (
-            lock_wheels(workshop, spec, target, spec.lock.tools, before["tools"], tools=True)
-            if spec.lock.tools
-            else ()
+        lock = partial(
+            lock_wheels,
+            workshop,
+            spec,
+            target,
+            environment=target_of(spec, platform).environment,
         )
+        wheels = lock(spec.lock.requirements, before["wheels"])
+        tools = lock(spec.lock.tools, before["tools"], tools=True) if spec.lock.tools else ()
     with context.output.step(f"base {platform}", f"resolving Debian {spec.base.debian} packages"):
         pins = debs.resolve_base(spec.base, platform, context.settings.debian, _apt_folder(context))
     return LockedPlatform(wheels=wheels, tools=tools, debs=pins)

@@ -9,10 +9,11 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from builder.core.assembly import LockedWheel
+from builder.core.closure import reachable
 from builder.core.indexes import Offer, Place, Settled, by_file, settle
 from builder.core.lock import WheelPin
 from builder.core.pick import best, rank
-from builder.core.resolve import Question, Resolved, direct, parse_pylock, placeholder
+from builder.core.resolve import Question, Resolved, parse_pylock, placeholder, unnamed
 from builder.core.simple import Candidate
 from builder.core.spec import GENERAL, ImageSpec
 from builder.core.wheel_target import WheelTarget
@@ -74,15 +75,46 @@ def lock_wheels(
     requirements: Sequence[str],
     before: Before,
     *,
+    environment: Mapping[str, str],
     tools: bool = False,
 ) -> tuple[LockedWheel, ...]:
     """Resolve `requirements` for a target and pin each wheel; sorted by name.
 
-    `tools` are resolved on their own: the image's constraints, overrides and sources are not for
-    them. Raises Refused, HashMismatch, NetworkError with what to do about each.
+    `environment` has the target's marker values. `tools` are resolved on their own: the image's
+    constraints, overrides and sources are not for them.
+
+    Raises Refused, HashMismatch, NetworkError with what to do about each.
     """
-    bound = {} if tools else _read_bound(workshop, spec, target)
-    resolved = _resolve(workshop, spec, target, requirements, before, bound, tools=tools)
+    if tools:
+        return _lock_asked(workshop, spec, target, requirements, before, {}, tools=True)
+    bound = _read_bound(workshop, spec, target)
+    named = unnamed(requirements, bound)
+    while True:
+        asked = [*requirements, *sorted(named)]
+        locked = _lock_asked(workshop, spec, target, asked, before, bound, tools=False)
+        # Named only for their index's sake: those that nothing needs go again.
+        needed = reachable(
+            requirements,
+            {wheel.pin.name: wheel.member for wheel in locked},
+            environment,
+            spec.lock.overrides,
+        )
+        if named <= needed:
+            return locked
+        named &= needed
+
+
+def _lock_asked(
+    workshop: Workshop,
+    spec: ImageSpec,
+    target: WheelTarget,
+    asked: Sequence[str],
+    before: Before,
+    bound: Mapping[str, _Bound],
+    *,
+    tools: bool,
+) -> tuple[LockedWheel, ...]:
+    resolved = _resolve(workshop, spec, target, asked, before, bound, tools=tools)
     chosen = [_choose(package, target, before, bound) for package in resolved]
     offers = _hash(workshop, [_offers_of(wheel, bound) for wheel in chosen])
     settled = [_settle(workshop, spec, before, own, links) for own, links in offers]
@@ -155,7 +187,7 @@ def _resolve(
     workshop: Workshop,
     spec: ImageSpec,
     target: WheelTarget,
-    requirements: Sequence[str],
+    asked: Sequence[str],
     before: Before,
     bound: Mapping[str, _Bound],
     *,
@@ -167,23 +199,16 @@ def _resolve(
     pages = {
         name: write_pages({name: offers.one_each}, snapshots) for name, offers in bound.items()
     }
-    needed: set[str] = set()
-    while True:
-        asked = direct(requirements, bound, needed)
-        question = Question(
-            target=target,
-            requirements=asked,
-            constraints=() if tools else tuple(spec.lock.constraints),
-            overrides=() if tools else tuple(spec.lock.overrides),
-            pages=pages,
-            preferences=before.pins,
-        )
-        text = uv.resolve(question, general, index_url, workshop.config, workshop.cache / "uv")
-        resolved = parse_pylock(text, str(general))
-        found = {package.name for package in resolved} & bound.keys()
-        if direct(requirements, bound, found | needed) == asked:
-            return resolved
-        needed |= found
+    question = Question(
+        target=target,
+        requirements=tuple(asked),
+        constraints=() if tools else tuple(spec.lock.constraints),
+        overrides=() if tools else tuple(spec.lock.overrides),
+        pages=pages,
+        preferences=before.pins,
+    )
+    text = uv.resolve(question, general, index_url, workshop.config, workshop.cache / "uv")
+    return parse_pylock(text, str(general))
 
 
 def _choose(

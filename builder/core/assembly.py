@@ -42,6 +42,15 @@ class LockedWheel:
     hash_from: str
     """`index`, or `computed here`."""
 
+    @property
+    def member(self) -> Member:
+        """As the closure check sees it."""
+        return Member(
+            version=self.pin.version,
+            requires_dist=tuple(self.facts.requires_dist),
+            requires_python=self.facts.requires_python,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedPlatform:
@@ -135,14 +144,7 @@ def problems(spec: ImageSpec, platform: str, locked: LockedPlatform) -> list[Fin
         for wheel in (*locked.wheels, *locked.tools)
         if (problem := identity_problem(wheel.pin.file, wheel.facts))
     ]
-    members = {
-        wheel.pin.name: Member(
-            version=wheel.pin.version,
-            requires_dist=tuple(wheel.facts.requires_dist),
-            requires_python=wheel.facts.requires_python,
-        )
-        for wheel in locked.wheels
-    }
+    members = {wheel.pin.name: wheel.member for wheel in locked.wheels}
     environment = target_of(spec, platform).environment
     found += conflicts(spec.lock.requirements, members, environment, spec.lock.overrides)
     return found

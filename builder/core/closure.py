@@ -32,32 +32,94 @@ def conflicts(
     `roots` are the spec's requirements; extras are followed from there. `overrides` replace what
     packages require, marker and all (as uv's `--override` does).
     """
-    replaced: dict[str, list[Requirement]] = {}
-    for text in overrides:
-        requirement = Requirement(text)
-        replaced.setdefault(canonicalize_name(requirement.name), []).append(requirement)
-    found: dict[tuple[str, str], Finding] = {}
-    seen: set[tuple[str, str]] = set()
-    queue = [("image.toml", Requirement(text), "") for text in roots]
-    queue += [(name, Requirement(name), "") for name in members]
-    while queue:
-        parent, wanted, extra = queue.pop()
-        name: str = canonicalize_name(wanted.name)
-        rules = replaced.get(name, [wanted]) if parent != name else [wanted]
-        for rule in rules:
-            if not _applies(rule, wanted, environment, extra):
-                continue
-            member = members.get(name)
-            if member is None or not rule.specifier.contains(member.version, prereleases=True):
-                found[parent, str(rule)] = _conflict(parent, rule, member)
-                continue
-            for inner in ("", *sorted(wanted.extras)):
-                if (name, inner) not in seen:
-                    seen.add((name, inner))
-                    queue += _requirements(name, member, inner, found)
+    walk = _Walk(members, environment, overrides)
+    walk.follow([*roots, *members])
     for package, member in members.items():
-        _check_python(package, member, environment, found)
-    return [found[key] for key in sorted(found)]
+        walk.check_python(package, member)
+    return [walk.found[key] for key in sorted(walk.found)]
+
+
+def reachable(
+    roots: Iterable[str],
+    members: Mapping[str, Member],
+    environment: Mapping[str, str],
+    overrides: Iterable[str] = (),
+) -> set[str]:
+    """Name the members that `roots` need on the target, directly or not."""
+    walk = _Walk(members, environment, overrides)
+    walk.follow(roots)
+    return {name for name, _ in walk.seen}
+
+
+class _Walk:
+    """One walk through requirements; `found` is what is not met, `seen` package and extra."""
+
+    def __init__(
+        self,
+        members: Mapping[str, Member],
+        environment: Mapping[str, str],
+        overrides: Iterable[str],
+    ) -> None:
+        self.found: dict[tuple[str, str], Finding] = {}
+        self.seen: set[tuple[str, str]] = set()
+        self._members = members
+        self._environment = environment
+        self._replaced: dict[str, list[Requirement]] = {}
+        for text in overrides:
+            requirement = Requirement(text)
+            name = canonicalize_name(requirement.name)
+            self._replaced.setdefault(name, []).append(requirement)
+
+    def follow(self, roots: Iterable[str]) -> None:
+        """Walk from some requirements to all they need."""
+        queue = [("image.toml", Requirement(text), "") for text in roots]
+        while queue:
+            parent, wanted, extra = queue.pop()
+            name: str = canonicalize_name(wanted.name)
+            rules = self._replaced.get(name, [wanted]) if parent != name else [wanted]
+            for rule in rules:
+                if not _applies(rule, wanted, self._environment, extra):
+                    continue
+                member = self._members.get(name)
+                if member is None or not rule.specifier.contains(member.version, prereleases=True):
+                    self.found[parent, str(rule)] = _conflict(parent, rule, member)
+                    continue
+                for inner in ("", *sorted(wanted.extras)):
+                    if (name, inner) not in self.seen:
+                        self.seen.add((name, inner))
+                        queue += self._requirements(name, member, inner)
+
+    def check_python(self, name: str, member: Member) -> None:
+        """Compare Requires-Python with the target's."""
+        python = self._environment["python_full_version"]
+        try:
+            fits = SpecifierSet(member.requires_python).contains(python, prereleases=True)
+        except InvalidSpecifier:
+            return  # pip takes such a package as well
+        if not fits:
+            self.found[name, "python"] = _finding(
+                name,
+                f"Requires-Python: {member.requires_python}",
+                f"the image has Python {self._environment['python_version']}",
+            )
+
+    def _requirements(
+        self, name: str, member: Member, extra: str
+    ) -> list[tuple[str, Requirement, str]]:
+        parsed = []
+        for text in member.requires_dist:
+            try:
+                requirement = Requirement(text)
+            except InvalidRequirement as error:
+                said = str(error).partition("\n")[0]
+                self.found[name, text] = _finding(
+                    name, f"Requires-Dist: {text}", f"not a PEP 508 requirement: {said}"
+                )
+                continue
+            # Without an extra everything counts; with one only what asks for it is new.
+            if not extra or (requirement.marker is not None and "extra" in str(requirement.marker)):
+                parsed.append((name, requirement, extra))
+        return parsed
 
 
 def _applies(
@@ -68,43 +130,6 @@ def _applies(
         requirement.marker is None or requirement.marker.evaluate(values)
         for requirement in {rule, wanted}
     )
-
-
-def _requirements(
-    name: str, member: Member, extra: str, found: dict[tuple[str, str], Finding]
-) -> list[tuple[str, Requirement, str]]:
-    parsed = []
-    for text in member.requires_dist:
-        try:
-            requirement = Requirement(text)
-        except InvalidRequirement as error:
-            found[name, text] = _finding(
-                name, f"Requires-Dist: {text}", f"not a PEP 508 requirement: {error}".split("\n")[0]
-            )
-            continue
-        # Without an extra everything counts; with one only what asks for it is new.
-        if not extra or (requirement.marker is not None and "extra" in str(requirement.marker)):
-            parsed.append((name, requirement, extra))
-    return parsed
-
-
-def _check_python(
-    name: str,
-    member: Member,
-    environment: Mapping[str, str],
-    found: dict[tuple[str, str], Finding],
-) -> None:
-    python = environment["python_full_version"]
-    try:
-        fits = SpecifierSet(member.requires_python).contains(python, prereleases=True)
-    except InvalidSpecifier:
-        return  # pip takes such a package as well
-    if not fits:
-        found[name, "python"] = _finding(
-            name,
-            f"Requires-Python: {member.requires_python}",
-            f"the image has Python {environment['python_version']}",
-        )
 
 
 def _conflict(parent: str, rule: Requirement, member: Member | None) -> Finding:

@@ -105,8 +105,10 @@ COMPANIONS: tuple[Companion, ...] = (
 """The table of companions that follow flashinfer-python."""
 
 LABELS = ("12.9", "13.0", "13.4")
-"""CUDA versions jit-cache is published for (flashinfer 0.7.2, `_SUPPORTED_JIT_CACHE_CUDA_VERSIONS`);
-an image takes the highest of its major that is not newer than its own."""
+"""CUDA versions jit-cache is published for (flashinfer 0.7.2, `__main__.py`).
+
+An image takes the highest of its major that is not newer than its own.
+"""
 
 MISMATCH_ERAS: tuple[tuple[tuple[int, ...], str], ...] = (
     (
@@ -178,6 +180,7 @@ def architectures(target: Target) -> str:
 
 
 def era_of(eras: tuple[tuple[tuple[int, ...], str], ...], release: tuple[int, ...]) -> str:
+    """Return the text of the era a release belongs to."""
     return next(text for since, text in eras if release >= since)
 
 

@@ -1,3 +1,42 @@
+"""Companions: what must stand beside a vLLM, and whether a set of packages holds together.
+
+`required` tells a resolver what to add, `constraints` what to hold back, `check` judges any set:
+a lock, a folder of wheels, an installed tree, an image. All three are pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from builder.core.allowlist import check_indexes
+from builder.core.companion import (
+    COMPANIONS,
+    INDEX,
+    JIT_CACHE,
+    LABELS,
+    LEADER,
+    PINNED_ERAS,
+    Companion,
+    Policy,
+    architectures,
+    choose_providers,
+    era_of,
+    home_of,
+    jit_cache_label,
+)
+from builder.core.conflict import check_requirements
+from builder.core.distribution import Distribution, parse_version
+from builder.core.finding import Finding
+from builder.core.identity import check_files, check_identity
+from builder.core.keys import finding
+from builder.core.spec import GENERAL
+from builder.core.target import Target
+from builder.core.toolchain import check_majors, check_toolchain
+from builder.core.torchfamily import check_torch
+from builder.core.trio import check_flashinfer, no_provider
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """One package a lock must hold."""
@@ -30,7 +69,7 @@ class Companions:
     programs: tuple[str, ...] = ()
     """What the image must hold, because of what is left out."""
     providers_unread: bool = False
-    """The shim's providers are not known yet: read its Requires-Dist (`providers_of`), ask again."""
+    """The shim's providers are not known: read its Requires-Dist (`providers_of`), ask again."""
     notes: tuple[str, ...] = ()
     """For a person: eras and what follows from policies."""
     findings: tuple[Finding, ...] = ()
@@ -53,20 +92,17 @@ def required(
     leader = parse_version(version or "")
     if not target.cuda or leader is None:
         return Companions()
-    home = Home(since=(0,), index=GENERAL)
-    if leader.is_devrelease:
-        home = Home(since=(0,), index=INDEX, path="nightly")
     wanted = [
         Wanted(
             package=LEADER,
             version=str(leader),
-            index=home.index,
-            path=home.path,
+            index=INDEX if leader.is_devrelease else GENERAL,
+            path="nightly" if leader.is_devrelease else "",
             why=f"{vllm.name} {vllm.version} pins it",
         )
     ]
     vllm_version = vllm.parsed
-    notes = [_era(PINNED_ERAS, vllm_version.release)] if vllm_version else []
+    notes = [era_of(PINNED_ERAS, vllm_version.release)] if vllm_version else []
     overrides: list[str] = []
     environment: dict[str, str] = {}
     programs: list[str] = []
@@ -115,7 +151,7 @@ def required(
             ]
             overrides += [_never(f"{JIT_CACHE}-{name}") for name in names if name not in chosen]
             if names:
-                findings += [_no_provider(shim.requirement, gpu, names) for gpu in missing]
+                findings += [no_provider(shim.requirement, gpu, names) for gpu in missing]
     return Companions(
         wanted=tuple(wanted),
         overrides=tuple(overrides),
@@ -140,3 +176,53 @@ def _no_label(row: Companion, target: Target) -> Finding:
     )
 
 
+def check(
+    distributions: Iterable[Distribution],
+    target: Target,
+    policies: Mapping[str, Policy],
+    *,
+    sources: Mapping[str, str] | None = None,
+    overrides: Iterable[str] = (),
+) -> list[Finding]:
+    """Judge a set of packages for a target; errors first, then by key and subject.
+
+    `sources` and `overrides` are image.toml's; without `sources` no origin is judged. What a policy
+    leaves out counts as overridden, and a requirement that a companion rule has named is not
+    reported a second time.
+    """
+    every = sorted(distributions, key=lambda one: (one.name, one.version, one.origin, one.file))
+    left_out = [_never(name) for name, policy in policies.items() if policy == "none"]
+    findings = [
+        *check_flashinfer(every, target, policies),
+        *check_torch(every, target),
+        *check_toolchain(every, target),
+        *check_majors(every, target),
+        *check_identity(every, target),
+        *check_files(every, target),
+        *_twice(every),
+    ]
+    if sources is not None:
+        findings += check_indexes(every, sources)
+    named = {one.subject for one in findings if one.key == "flashinfer-trio-mismatch"}
+    findings += check_requirements(every, target, [*overrides, *left_out], named)
+    order = ("error", "warning", "info")
+    return sorted(
+        dict.fromkeys(findings),
+        key=lambda one: (order.index(one.severity), one.key, one.subject, one.evidence),
+    )
+
+
+def _twice(distributions: Iterable[Distribution]) -> list[Finding]:
+    """Find packages that are there more than once, as from the base and from a layer."""
+    found: dict[str, list[Distribution]] = {}
+    for one in distributions:
+        found.setdefault(one.name, []).append(one)
+    return [
+        finding(
+            "distribution-twice",
+            subject=name,
+            evidence="; ".join(one.spelled for one in copies),
+        )
+        for name, copies in found.items()
+        if len(copies) > 1
+    ]

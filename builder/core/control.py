@@ -41,7 +41,9 @@ def parse_print_uris(text: str) -> dict[str, str]:
 
     A line is `'URI' file size SHA256:hex` (apt-get(8)).
     """
-    lines = (re.fullmatch(r"'(\S+)' \S+ \d+ SHA256:([0-9a-f]{64})", line) for line in text.split("\n"))
+    lines = (
+        re.fullmatch(r"'(\S+)' \S+ \d+ SHA256:([0-9a-f]{64})", line) for line in text.split("\n")
+    )
     return {match[2]: match[1] for match in lines if match}
 
 

@@ -1,4 +1,4 @@
-"""Debian's archive: where it is, by settings or by a machine's own apt sources (sources.list(5))."""
+"""Debian's archive: where it is, as settings or a machine's apt sources say (sources.list(5))."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def suites_of(codename: str) -> tuple[str, str, str]:
 
 
 def parse_sources(text: str, *, deb822: bool) -> tuple[AptSource, ...]:
-    """Read a `.sources` (deb822) or a `.list` (one line each) file; source packages are left out."""
+    """Read a `.sources` (deb822) or `.list` (one line each) file; source packages are left out."""
     return tuple(_deb822(text) if deb822 else _one_line(text))
 
 
@@ -167,7 +167,9 @@ def proxies(configuration: str) -> Mapping[str, str]:
     `Acquire::http::Proxy` counts for https too unless that has its own; a host may have its own.
     """
     found: dict[str, str] = {}
-    rows = re.findall(r'^Acquire::(https?)::Proxy(?:::(\S+))? "([^"]+)";$', configuration, re.M)
+    rows = re.findall(
+        r'^Acquire::(https?)::Proxy(?:::(\S+))? "([^"]+)";$', configuration, re.MULTILINE
+    )
     # https last, so that its own setting replaces what http's gave.
     for scheme, host, proxy in sorted(rows):
         value = "" if proxy in ("DIRECT", "false") else proxy

@@ -30,7 +30,8 @@ def _part(text: str) -> tuple[tuple[tuple[int, ...], int], ...]:
         ((*(_weight(character) for character in letters), 0), int(digits or "0"))
         for letters, digits in re.findall(r"([^0-9]*)([0-9]*)", text)
     ]
-    while pairs and pairs[-1] == _END:
+    # The first pair stays, so that all second ones begin with a non-digit or are the end.
+    while len(pairs) > 1 and pairs[-1] == _END:
         pairs.pop()
     return (*pairs, _END)
 

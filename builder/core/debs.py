@@ -1,4 +1,4 @@
-"""Locked .debs as one thing: their digest, where each may be fetched, what moved between two sets."""
+"""Locked .debs as one set: their digest, where each may be fetched, what moved between two."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class DebChange:
 
     @property
     def kind(self) -> str:
-        """`added`, `removed`, `changed`; `rebuilt` when the version stayed and the bytes did not."""
+        """`added`, `removed`, `changed`; `rebuilt`: other bytes under the same version."""
         if not self.old:
             return "added"
         if not self.new:
@@ -111,9 +111,7 @@ def with_debs(lock: Lock, platform: str, pins: Iterable[DebPin]) -> Lock:
         lock,
         header=lock.header.model_copy(
             update={
-                "base": base.model_copy(
-                    update={"debs": {**base.debs, platform: debs_digest(debs)}}
-                )
+                "base": base.model_copy(update={"debs": {**base.debs, platform: debs_digest(debs)}})
             }
         ),
         platforms={**lock.platforms, platform: replace(lock.platforms[platform], debs=debs)},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from builder.core.diff_result import DiffResult, DroppedBy
+from builder.core.diff_result import DiffResult, Dropped, DroppedBy
 from builder.core.finding import Finding
 from builder.core.keys import finding
 
@@ -15,15 +15,14 @@ def alarms(result: DiffResult) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda alarm: alarm.severity != "error"))
 
 
-def reason(user: DroppedBy, name: str) -> str:
-    """Say in words why `user` misses the package `name`."""
+def reason(user: DroppedBy) -> str:
+    """Say in words why a package that left is missed."""
     moved = user.new if user.old == user.new else f"{user.old} → {user.new}"
-    who = f"{user.name} {moved}"
     return {
-        "still-required": f"{who} still requires {name}",
-        "no-longer-required": f"{who} no longer requires {name}",
-        "extra-gone": f"{who} got it through an extra that is gone",
-        "extra-not-asked": f"{who} no longer asks for the extra that brought it",
+        "still-required": f"{user.name} {moved} still requires it",
+        "no-longer-required": f"{user.name} {moved} no longer requires it",
+        "extra-gone": f"{user.name} gets it through {user.through}, an extra that is gone",
+        "extra-not-asked": f"{user.name} no longer asks for {user.through}, which brings it",
     }[user.why]
 
 
@@ -44,15 +43,25 @@ def _rehashed(result: DiffResult) -> Iterator[Finding]:
 
 
 def _dropped(result: DiffResult) -> Iterator[Finding]:
+    # Packages that left together for one reason are one thing to look at.
+    together: dict[tuple[str, ...], list[Dropped]] = {}
     for package in result.dropped:
-        broken = any(user.why == "still-required" for user in package.users)
+        key = (*package.platforms, *(reason(user) for user in package.users))
+        together.setdefault(key, []).append(package)
+    for packages in together.values():
+        first = packages[0]
+        broken = any(user.why == "still-required" for user in first.users)
+        names = ", ".join(f"{package.name} {package.version}" for package in packages)
         yield finding(
             "dependency-dropped",
             severity="error" if broken else None,
-            subject=f"{package.name} {package.version} ({', '.join(package.platforms)})",
-            evidence="; ".join(
-                f"{reason(user, package.name)} (it came by `{user.requirement}`)"
-                for user in package.users
+            subject=f"{names} ({', '.join(first.platforms)})",
+            evidence="; ".join(dict.fromkeys(reason(user) for user in first.users))
+            + "; it came by "
+            + ", ".join(
+                dict.fromkeys(
+                    f"`{user.requirement}`" for package in packages for user in package.users
+                )
             ),
         )
 

@@ -122,45 +122,49 @@ def _users(name: str, old: _Graph, new: _Graph) -> list[DroppedBy]:
             for user, line in naming
             if old.applies(line, old.extras(user)) and not new.naming(user, name)
         ]
-    found = {
-        (user, why): DroppedBy(
-            name=user,
-            old=old.versions[user],
-            new=new.versions[user],
-            why=why,
-            requirement=str(line),
-        )
-        for owner, line in used
-        for user, why in _missing(name, owner, line, old, new)
-    }
-    return [found[key] for key in sorted(found)]
+    found = [user for owner, line in used for user in _missing(name, owner, line, old, new)]
+    return sorted(found, key=lambda user: (user.name, user.why, user.through, user.requirement))
 
 
 def _missing(
     name: str, owner: str, line: Requirement, old: _Graph, new: _Graph
-) -> Iterator[tuple[str, Why]]:
+) -> Iterator[DroppedBy]:
     """Say who misses the package that `owner` brought by `line`, and why it did not come again."""
     now = new.naming(owner, name)
-    if any(new.applies(other, new.asked(owner)) for other in now):
-        yield owner, "still-required"
-        return
-    if old.applies(line, ()):
-        yield owner, "no-longer-required"
-        return
     extras = {extra for extra in old.extras(owner) if old.applies(line, (extra,))}
+    if old.applies(line, ()):
+        extras = set()
+    through = f"{owner}[{','.join(sorted(extras))}]" if extras else ""
+
+    def missed(user: str, why: Why) -> DroppedBy:
+        return DroppedBy(
+            name=user,
+            old=old.versions[user],
+            new=new.versions[user],
+            why=why,
+            through=through,
+            requirement=str(line),
+        )
+
+    if any(new.applies(other, new.asked(owner)) for other in now):
+        yield missed(owner, "still-required")
+        return
+    if not extras:
+        yield missed(owner, "no-longer-required")
+        return
     asked = {user for extra in extras for user in old.asked(owner).get(extra, ())}
     if asked and not asked & new.versions.keys():
         return
     lost = extras - new.extras(owner)
     if lost:
         asking = {user for extra in lost for user in new.asked(owner).get(extra, ())}
-        for user in asking & old.versions.keys() or {owner}:
-            yield user, "extra-gone"
+        for user in sorted(asking & old.versions.keys()) or [owner]:
+            yield missed(user, "extra-gone")
     elif not now:
-        yield owner, "no-longer-required"
+        yield missed(owner, "no-longer-required")
     else:
-        for user in asked & new.versions.keys():
-            yield user, "extra-not-asked"
+        for user in sorted(asked & new.versions.keys()):
+            yield missed(user, "extra-not-asked")
 
 
 def _name_of(line: str) -> str:

@@ -75,8 +75,9 @@ def wheel_order(old: str, new: str) -> int:
         before, after = Version(old), Version(new)
     except InvalidVersion:
         return 0
-    if before.public != after.public:
-        return 1 if Version(after.public) > Version(before.public) else -1
+    bare = Version(before.public), Version(after.public)
+    if bare[0] != bare[1]:
+        return 1 if bare[1] > bare[0] else -1
     first, second = before.local or "", after.local or ""
     comparable = (
         first

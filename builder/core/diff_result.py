@@ -150,6 +150,8 @@ class DroppedBy(Result):
     old: str
     new: str
     why: Why
+    through: str = ""
+    """The extra that brought the package, as `flashinfer-python[cu13]`; empty: none was needed."""
     requirement: str
     """The Requires-Dist line that brought the package, of this user or of the extra's owner."""
 

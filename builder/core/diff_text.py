@@ -28,7 +28,11 @@ def text(result: DiffResult) -> str:
     metadata = [f"{subject}: {change}" for subject, change in words.metadata_rows(result)]
     sections = (
         _head(result),
-        [f"! {finding.key}: {finding.subject}" for finding in alarms(result)],
+        [
+            line
+            for alarm in alarms(result)
+            for line in _wrapped(f"! {alarm.key}: {alarm.subject}", "")
+        ],
         _titled("Pull", (line for pull in result.pulls for line in _pull(pull))),
         _titled("Commits", (line for commits in result.commits for line in _commits(commits))),
         *(

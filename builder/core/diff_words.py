@@ -129,7 +129,7 @@ def notes(change: PackageChange, result: DiffResult) -> list[str]:
     found.extend(_file_notes(change))
     if change.kind == "removed":
         found.extend(
-            reason(user, package.name)
+            reason(user)
             for package in result.dropped
             if package.name == change.name and package.version == change.old
             for user in package.users

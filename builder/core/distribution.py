@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from email.parser import HeaderParser
+from functools import cache
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.tags import Tag
@@ -102,9 +103,7 @@ class Distribution:
     def requirements(self) -> tuple[Requirement, ...]:
         """`requires_dist`, parsed; what no tool can read is left out, as installers do."""
         return tuple(
-            parsed
-            for text in self.requires_dist
-            if (parsed := _requirement(text)) is not None
+            parsed for text in self.requires_dist if (parsed := _requirement(text)) is not None
         )
 
     def pin_of(self, name: str, environment: Mapping[str, str]) -> str | None:
@@ -121,6 +120,7 @@ class Distribution:
         return None
 
 
+@cache
 def _requirement(text: str) -> Requirement | None:
     try:
         return Requirement(text)
@@ -163,9 +163,7 @@ def of_pin(pin: WheelPin, meta: Mapping[str, object], origin: str = "") -> Distr
 
 def of_lock(platform: PlatformLock, origin: str = "") -> tuple[Distribution, ...]:
     """Read every wheel of one platform of a lock."""
-    rows = {
-        name: row if isinstance(row, Mapping) else {} for name, row in platform.meta.items()
-    }
+    rows = {name: row if isinstance(row, Mapping) else {} for name, row in platform.meta.items()}
     return tuple(of_pin(pin, rows.get(pin.name, {}), origin) for pin in platform.wheels)
 
 

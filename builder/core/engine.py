@@ -69,6 +69,8 @@ class EngineFolders:
         self.data = self.top / "data"
         self.registry = self.top / "registry"
         self.logs = self.top / "logs"
+        self.scratch = self.top / "tmp"
+        """TMPDIR of the engine: containerd mounts there."""
         self.client = self.top / "client"
         """DOCKER_CONFIG of the private client: its plugins, and the user's own config.json."""
         self.socket = self.run / "docker.sock"

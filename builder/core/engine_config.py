@@ -8,8 +8,8 @@ from builder.core.engine import EngineFolders
 
 PORTS = range(5000, 5100)
 """Where the registry looks for a free port; below the kernel's ephemeral ones."""
-OUTSIDE_FOLDERS = ("/run/docker", "/run/containerd")
-"""Made by dockerd and by shims, whatever their configuration says."""
+OUTSIDE_FOLDERS = ("/run/docker", "/run/containerd", "/run/runc")
+"""Made by dockerd, shims and build steps, whatever their configuration says."""
 
 
 def cgroup_name(folders: EngineFolders) -> str:

@@ -31,13 +31,10 @@ class BuildKit:
 
 
 def parse_buildkit(inspected: str) -> BuildKit:
-    """Read the text of `docker buildx inspect`; releases spell the version's name differently."""
+    """Read the text of `docker buildx inspect`."""
     driver = re.search(r"^Driver:\s*(\S+)", inspected, re.MULTILINE)
-    version = re.search(r"^BuildKit(?: version)?:\s*(\S+)", inspected, re.MULTILINE | re.IGNORECASE)
-    return BuildKit(
-        driver=driver[1] if driver else "",
-        version=version[1] if version else "",
-    )
+    version = re.search(r"^\s*BuildKit(?: version)?:\s*(\S+)", inspected, re.MULTILINE | re.IGNORECASE)
+    return BuildKit(driver=driver[1] if driver else "", version=version[1] if version else "")
 
 
 def has_containerd_store(info: Mapping[str, Any]) -> bool:

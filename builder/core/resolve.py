@@ -117,15 +117,13 @@ def parse_pylock(text: str, place: str) -> list[Resolved]:
     return resolved
 
 
-def direct(requirements: Iterable[str], bound: Iterable[str], needed: set[str]) -> tuple[str, ...]:
-    """Add to the requirements the bound packages that turned out to be needed.
+def unnamed(requirements: Iterable[str], bound: Iterable[str]) -> set[str]:
+    """Find the bound packages that no requirement names.
 
-    uv's sources hold for direct requirements only, so a bound package that others pull in has to
-    be named as well.
+    uv's sources hold for direct requirements only, so these have to be named as well.
     """
     named = {canonicalize_name(Requirement(text).name) for text in requirements}
-    extra = sorted(name for name in bound if name in needed and name not in named)
-    return (*requirements, *extra)
+    return {name for name in bound if name not in named}
 
 
 def placeholder(candidate: Candidate) -> str:

@@ -1,8 +1,9 @@
 """The root file system below an image, made a function of the .debs it was installed from.
 
-ld.so.cache stays (ctypes and Triton look libraries up in it); its auxiliary cache holds inodes and
-goes. What a bootstrap leaves behind of its host, its folder, its clock and its own version is taken out
+What a bootstrap leaves behind of its host, its folder, its clock and its own version is taken out
 or replaced, and every member is spelled in one way (POSIX.1-2001 pax, numeric owners).
+ld.so.cache stays: ctypes and Triton look libraries up in it, and it follows from the libraries
+alone; its auxiliary cache holds inodes and goes.
 """
 
 from __future__ import annotations
@@ -174,7 +175,7 @@ def _undated(shadow: bytes) -> bytes:
     lines = []
     for line in shadow.decode().splitlines():
         fields = line.split(":")
-        if len(fields) > 2 and fields[2]:  # noqa: PLR2004
+        if len(fields) > 2 and fields[2]:
             fields[2] = str(EPOCH // 86400)
         lines.append(":".join(fields) + "\n")
     return "".join(lines).encode()
@@ -196,5 +197,7 @@ def not_as_locked(status: str, pins: Iterable[DebPin]) -> tuple[str, ...]:
     for name in installed.keys() | wanted.keys():
         if installed.get(name) != wanted.get(name):
             is_there = " ".join(installed.get(name, ("nothing",)))
-            wrong.append(f"{name}: locked {' '.join(wanted.get(name, ('nothing',)))}, is {is_there}")
+            wrong.append(
+                f"{name}: locked {' '.join(wanted.get(name, ('nothing',)))}, is {is_there}"
+            )
     return tuple(sorted(wrong))

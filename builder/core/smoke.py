@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from builder.core.finding import Finding
+from builder.core.finding import Finding, Severity
 from builder.core.judge import Blame, Status
 from builder.core.receipt import Predicate, Proof, Receipt, Subject
 
@@ -159,6 +159,10 @@ _ADVICE: dict[str, tuple[str, str]] = {
         "/health says 200 while the engine gives no answer",
         "read the log for the engine's last lines; do not promote this image",
     ),
+    "engine-ready-timeout": (
+        "the server did not start within its deadline: slow loading, a cold compile, or a hang",
+        "look at its last lines; if it was still at work, raise `deadlines.health` of the profile",
+    ),
     "garbage-output": (
         "the server answers 200 with wrong or repeated tokens: a kernel, a parser or the model",
         "do not promote this image; run the same profile on the last promoted one to compare",
@@ -174,24 +178,31 @@ _ADVICE: dict[str, tuple[str, str]] = {
 }
 
 
+def explain(key: str, severity: Severity, subject: str, evidence: str) -> Finding:
+    """Make a finding of one of the keys above."""
+    cause, action = _ADVICE[key]
+    return Finding(
+        key=key,
+        severity=severity,
+        subject=subject,
+        evidence=evidence,
+        cause=cause,
+        action=action,
+    )
+
+
 def findings_of(checks: Iterable[CheckResult], subject: str) -> tuple[Finding, ...]:
     """Turn what did not pass into findings; only a fail is an error."""
-    found = []
-    for check in checks:
-        if check.status == "pass" or not check.key:
-            continue
-        cause, action = _ADVICE[check.key]
-        found.append(
-            Finding(
-                key=check.key,
-                severity="error" if check.status == "fail" else "warning",
-                subject=f"{subject}, check {check.name}",
-                evidence=check.reason,
-                cause=cause,
-                action=action,
-            )
+    return tuple(
+        explain(
+            check.key,
+            "error" if check.status == "fail" else "warning",
+            f"{subject}, check {check.name}",
+            check.reason,
         )
-    return tuple(found)
+        for check in checks
+        if check.status != "pass" and check.key
+    )
 
 
 def junit(report: SmokeReport) -> str:

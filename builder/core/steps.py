@@ -136,10 +136,19 @@ class Steps:
         return found
 
 
-def buildkit_version(lines: Sequence[str]) -> str:
-    """Read BuildKit's version from `docker buildx inspect`; empty when it is not said."""
-    for line in lines:
-        match = re.match(r"\s*(?i:buildkit)(?: version)?:\s*(\S+)", line)
-        if match:
-            return match[1]
-    return ""
+def buildkit_version(lines: Sequence[str], engine: str) -> str:
+    """Read what will build from `docker buildx inspect`; empty when no version is said.
+
+    `engine` is the engine's own version: with the `docker` driver BuildKit is a part of it, and
+    Debian's packages call that part `v0.0.0+unknown`.
+    """
+    said = dict(_field(line) for line in lines)
+    version = said.get("buildkit version", "") or said.get("buildkit", "")
+    if version and said.get("driver") == "docker":
+        return f"{version} of docker {engine}"
+    return version
+
+
+def _field(line: str) -> tuple[str, str]:
+    name, _, value = line.partition(":")
+    return name.strip().lower(), value.strip()

@@ -32,32 +32,37 @@ def check_flashinfer(
     """Compare every FlashInfer package in a set, wherever it came from."""
     names = by_name(distributions)
     leader = names.get(LEADER)
-    findings = []
-    vllm = names.get(target.package)
-    if leader and vllm:
-        findings += _against_pin(leader, vllm, target)
     providers = [one for one in distributions if PROVIDER.fullmatch(one.name)]
     shims = [one for one in distributions if one.name == JIT_CACHE]
     cubins = [one for one in distributions if one.name == CUBIN]
     if leader is None:
-        findings += [
-            finding(
-                "flashinfer-trio-mismatch",
-                subject=one.name,
-                evidence=f"{one.spelled} is there, {LEADER} is not",
-                action="Remove it: it is left over, from the base or from another package's pin.",
-            )
-            for one in (*cubins, *shims, *providers)
-        ]
-        return findings
+        return [_leaderless(one) for one in (*cubins, *shims, *providers)]
+    findings = []
+    vllm = names.get(target.package)
+    if vllm is not None:
+        findings += _against_pin(leader, vllm, target)
     findings += [bad for one in cubins if (bad := _against_leader(one, leader))]
+    right = []
     for one in (*shims, *providers):
-        if bad := _against_leader(one, leader) or _against_label(one, leader, target):
+        bad = _against_leader(one, leader) or _against_label(one, target)
+        if bad is None:
+            right.append(one)
+        else:
             findings.append(bad)
-    findings += _against_shim(shims, providers, leader, target)
+    findings += _against_shim(right, shims, providers)
+    findings += _unserved(shims, providers, leader, target)
     if target.cuda:
         findings += _absent(names, leader, target, policies)
     return findings
+
+
+def _leaderless(one: Distribution) -> Finding:
+    return finding(
+        "flashinfer-trio-mismatch",
+        subject=one.name,
+        evidence=f"{one.spelled} is there, {LEADER} is not",
+        action="Remove it: it is left over, from the base or from another package's pin.",
+    )
 
 
 def _against_pin(leader: Distribution, vllm: Distribution, target: Target) -> list[Finding]:
@@ -97,7 +102,7 @@ def _against_leader(one: Distribution, leader: Distribution) -> Finding | None:
     )
 
 
-def _against_label(one: Distribution, leader: Distribution, target: Target) -> Finding | None:
+def _against_label(one: Distribution, target: Target) -> Finding | None:
     if not target.cuda:
         return None
     fitting = {label for label in (target.label, jit_cache_label(target.cuda)) if label}
@@ -112,12 +117,11 @@ def _against_label(one: Distribution, leader: Distribution, target: Target) -> F
 
 
 def _against_shim(
+    right: Sequence[Distribution],
     shims: Sequence[Distribution],
     providers: Sequence[Distribution],
-    leader: Distribution,
-    target: Target,
 ) -> list[Finding]:
-    findings = []
+    """Compare providers with the shim, among those that are right by themselves."""
     if providers and not shims:
         return [
             finding(
@@ -127,7 +131,7 @@ def _against_shim(
             )
             for one in providers
         ]
-    findings += [
+    return [
         finding(
             "jit-cache-local-version",
             subject=one.name,
@@ -135,15 +139,24 @@ def _against_shim(
         )
         for shim in shims
         for one in providers
-        if one.parsed is None or one.parsed != shim.parsed
+        if shim in right and one in right and one.parsed != shim.parsed
     ]
+
+
+def _unserved(
+    shims: Sequence[Distribution],
+    providers: Sequence[Distribution],
+    leader: Distribution,
+    target: Target,
+) -> list[Finding]:
+    """Name the GPUs that no provider serves, in the era of shims."""
     since = next(row.providers_since for row in COMPANIONS if row.package == JIT_CACHE)
     version = leader.parsed
-    if shims and version and since and version.release >= since:
-        offered = [match[1] for one in providers if (match := PROVIDER.fullmatch(one.name))]
-        _, missing = choose_providers(target, offered)
-        findings += [no_provider(shims[0].spelled, gpu, offered) for gpu in missing]
-    return findings
+    if not shims or version is None or since is None or version.release < since:
+        return []
+    offered = [match[1] for one in providers if (match := PROVIDER.fullmatch(one.name))]
+    _, missing = choose_providers(target, offered)
+    return [no_provider(shims[0].spelled, gpu, offered) for gpu in missing]
 
 
 def _absent(
@@ -152,6 +165,7 @@ def _absent(
     target: Target,
     policies: Mapping[str, Policy],
 ) -> list[Finding]:
+    """Refuse what is absent without a policy; with one, ask for what must be there instead."""
     findings = []
     version = leader.parsed
     for row in COMPANIONS:
@@ -167,14 +181,15 @@ def _absent(
             finding(
                 "flashinfer-cubin-not-on-general-index" if gone else "companion-missing",
                 subject=row.package,
-                evidence=f"{leader.spelled} without {row.package}, and no policy for it; its index "
-                f"is {index}{'/' + path if path else ''}",
+                evidence=f"{leader.spelled} without {row.package}, and no policy for it; it may "
+                f"come from the index {index}{'/' + path if path else ''}",
             )
         )
     return findings
 
 
 def no_provider(shim: str, gpu: str, offered: Sequence[str]) -> Finding:
+    """Say that no provider of a shim runs on a GPU."""
     return finding(
         "jit-cache-local-version",
         subject=shim,

@@ -17,8 +17,21 @@ from builder.core.debian import AptSource
 from builder.core.lock import DebPin
 from builder.core.settings import DebianSettings
 from builder.edge import files, process
-from builder.errors import BadInput, CommandFailed, NetworkError, NightlockError, Refused, ToolMissing
+from builder.errors import (
+    BadInput,
+    CommandFailed,
+    NetworkError,
+    NightlockError,
+    Refused,
+    ToolMissing,
+)
 
+_FOLDERS = (
+    "etc/apt/apt.conf.d",
+    "etc/apt/preferences.d",
+    "var/lib/apt/lists/partial",
+    "var/cache/apt/archives/partial",
+)
 _KEYRINGS = (
     Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
     Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
@@ -109,7 +122,7 @@ class AptRoot:
         """
         patterns = ["?essential", "?priority(required)"] if essential else []
         with self._held():
-            said = self._apt_get("install", "--print-uris", "-qq", "--", *patterns, *packages)
+            said = self._apt_get("install", "--print-uris", "-q", "--", *patterns, *sorted(packages))
             return self._pins(said)
 
     def show(self, names: Sequence[str]) -> tuple[DebPin, ...]:
@@ -165,7 +178,7 @@ class AptRoot:
                 subject="apt-get",
                 action="resolve on a Debian-family system, or in a container of one",
             )
-        for name in ("etc/apt", "var/lib/apt/lists/partial", "var/cache/apt/archives/partial"):
+        for name in _FOLDERS:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         for source in self.sources:
             if source.keyring and not source.trusted and not os.access(source.keyring, os.R_OK):
@@ -205,14 +218,17 @@ Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
 
     def _apt_get(self, *arguments: str | Path, cwd: Path | None = None) -> str:
         environment = {**os.environ, "APT_CONFIG": str(self.folder / "apt.conf"), "LC_ALL": "C"}
+        said: list[str] = []
         try:
-            return process.run(["apt-get", *arguments], cwd=cwd, environment=environment)
+            # Why packages do not go together stands in its output, all else in its errors.
+            process.stream(["apt-get", *arguments], said.append, cwd=cwd, environment=environment)
         except CommandFailed as error:
-            raise self._explained(error) from error
+            raise self._explained(said) from error
+        return "\n".join(said)
 
-    def _explained(self, error: CommandFailed) -> NightlockError:
-        said = [line for line in error.tail.splitlines() if re.match(r"[EW]:", line)]
-        text = "\n".join(said) or error.tail
+    def _explained(self, said: list[str]) -> NightlockError:
+        text = "\n".join(line for line in said if line.startswith(("E:", "W: GPG"))) or said[-1]
+        whole = "\n".join(said)
         where = ", ".join(dict.fromkeys(source.uri for source in self.sources))
         unknown = sorted({name for row in _UNKNOWN.findall(text) for name in row if name})
         if unknown:
@@ -222,9 +238,10 @@ Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
                 subject=", ".join(unknown),
                 action="correct the name under `[base] packages` of the image.toml",
             )
-        if "unmet dependencies" in error.tail or "held broken packages" in error.tail:
+        if "unmet dependencies" in whole or "held broken packages" in whole:
+            reasons = whole.partition("unmet dependencies:")[2] or whole
             return Refused(
-                f"these packages cannot be installed together:\n{error.tail}",
+                f"these packages cannot be installed together:{reasons.rstrip()}",
                 subject=where,
                 action="take one of them out of `[base] packages`",
             )

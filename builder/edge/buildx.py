@@ -18,7 +18,7 @@ from builder.errors import CommandFailed, EngineError, ToolMissing
 
 
 def read_version(engine: Engine, builder: str = "") -> str:
-    """Return the version of the BuildKit that will build; a builder that sleeps is started.
+    """Return which BuildKit will build; a builder that sleeps is started.
 
     Raises EngineError when the builder is not there or does not say.
     """
@@ -33,7 +33,7 @@ def read_version(engine: Engine, builder: str = "") -> str:
             subject=subject,
             action=action,
         ) from error
-    version = buildkit_version(said.splitlines())
+    version = buildkit_version(said.splitlines(), engine.version)
     if not version:
         raise EngineError("the builder names no BuildKit version", subject=subject, action=action)
     return version

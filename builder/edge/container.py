@@ -233,9 +233,12 @@ def _watch(engine: Engine, number: str, server: Server) -> None:
 
 
 def _follow(engine: Engine, number: str, output: LogFile) -> None:
-    with suppress(*_BROKEN), _client(engine, None) as client:
-        for piece in client.api.logs(number, stream=True, follow=True, timestamps=True):
-            output.add(piece)
+    try:
+        with suppress(*_BROKEN), _client(engine, None) as client:
+            for piece in client.api.logs(number, stream=True, follow=True, timestamps=True):
+                output.add(piece)
+    finally:
+        output.complete()
 
 
 def _address(engine: Engine, client: docker.DockerClient, number: str, port: int) -> str:

@@ -13,16 +13,18 @@ import httpx
 from builder.core import debian
 from builder.core.debs import DebChange, architecture_of, candidates, diff_debs, with_debs
 from builder.core.lock import DebPin, Lock
-from builder.core.spec import BaseTable
 from builder.core.settings import DebianSettings
+from builder.core.spec import BaseTable
 from builder.edge import files
 from builder.edge.apt import AptRoot, host_sources, network_configuration
 from builder.edge.download import download
 from builder.edge.store import Store
-from builder.errors import AptDrift, BadInput, NetworkError
+from builder.errors import AptDrift, BadInput, NetworkError, NotOffered
 
-_TIMEOUT = 30.0
-"""Seconds without a byte before an attempt counts as failed."""
+_TIMEOUT = httpx.Timeout(30, connect=15, pool=None)
+"""Seconds without a byte; connections are shared, so waiting for one is no failure."""
+_GONE = (0, 404, 410)
+"""Statuses that mean `no such file`; 0 is a folder that lacks it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,7 @@ def relock(
 
 
 def archives(codename: str, settings: DebianSettings) -> Mapping[str, tuple[str, ...]]:
-    """Suite → addresses of its archive, as `host_sources` finds them; empty where it finds none."""
+    """Map suites to the addresses of their archives, as `host_sources` finds them."""
     return debian.addresses(host_sources(codename, settings))
 
 
@@ -124,7 +126,7 @@ def fetch_debs(
     _raise_for(futures)
 
 
-class _Stopped(Exception):  # noqa: N818 - no error: another thread has failed already
+class _Stopped(Exception):
     """Ends a download that nobody waits for any more."""
 
 
@@ -157,24 +159,42 @@ def _bring(
     urls: Sequence[str],
     on_bytes: Callable[[int], None],
 ) -> bool:
-    unreachable: NetworkError | None = None
+    """Bring one .deb from the first source that has it; False when every one says no."""
+    refused: NetworkError | None = None
     with store.partial(pin.sha256) as scratch:
         # Another process may have brought it while we waited for the room.
         if store.has(pin.sha256, pin.size):
             on_bytes(pin.size)
             return True
         for url in urls:
+            counted = _Counted(on_bytes)
             try:
-                found = download(client, url, scratch, on_bytes)
+                download(client, url, scratch, size=pin.size, on_bytes=counted)
             except NetworkError as error:
-                unreachable = error
+                counted.take_back()
+                if not (isinstance(error, NotOffered) and error.status in _GONE):
+                    refused = error
                 continue
-            if found:
-                store.keep(scratch, pin.sha256, url)
-                return True
-    if unreachable is not None:
-        raise unreachable
+            store.keep(scratch, pin.sha256, url)
+            return True
+    if refused is not None:
+        raise refused
     return False
+
+
+class _Counted:
+    """Counts what one source gave, so that the next one can start from nothing again."""
+
+    def __init__(self, on_bytes: Callable[[int], None]) -> None:
+        self._on_bytes = on_bytes
+        self._sum = 0
+
+    def __call__(self, amount: int) -> None:
+        self._sum += amount
+        self._on_bytes(amount)
+
+    def take_back(self) -> None:
+        self._on_bytes(-self._sum)
 
 
 def _client() -> httpx.Client:

@@ -75,31 +75,46 @@ def fresh_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def locked(path: Path, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
+def locked(
+    path: Path, waiting: Callable[[str], None] | None = None, *, remove: bool = False
+) -> Iterator[None]:
     """Hold the lock file `path`; another nightlock waits and is told who holds it.
 
-    The kernel drops the lock with the process, so a killed owner leaves nothing to clean.
+    The kernel drops the lock with the process, so a killed owner leaves nothing to clean. `remove`
+    takes the file away at the end, for locks of which there are many.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
-        told = False
-        while True:
+    told = False
+    while True:
+        with path.open("a+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
             except BlockingIOError:
                 if not told and waiting is not None:
                     owner = path.read_text().strip() or "another process"
                     waiting(f"waiting for {path.name}, held by {owner}")
                 told = True
                 time.sleep(0.2)
-        file.truncate(0)
-        file.write(f"pid {os.getpid()}\n")
-        file.flush()
-        try:
-            yield
-        finally:
+                continue
+            if not _is_still(path, file.fileno()):
+                continue  # its owner took the file away between our opening and locking it
             file.truncate(0)
+            file.write(f"pid {os.getpid()}\n")
+            file.flush()
+            try:
+                yield
+            finally:
+                file.truncate(0)
+                if remove:
+                    path.unlink(missing_ok=True)
+            return
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def free_bytes(path: Path) -> int:
@@ -128,11 +143,16 @@ def full_disk_explained(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise DiskFull(
-            "the disk is full",
-            subject=str(path),
-            action="free some space there, or point XDG_CACHE_HOME and XDG_STATE_HOME elsewhere",
-        ) from error
+        raise disk_full(path) from error
+
+
+def disk_full(path: Path) -> DiskFull:
+    """Say that there is no room left where `path` is."""
+    return DiskFull(
+        "the disk is full",
+        subject=str(path),
+        action="free some space there, or point XDG_CACHE_HOME and XDG_STATE_HOME elsewhere",
+    )
 
 
 def remove(path: Path) -> None:

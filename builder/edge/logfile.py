@@ -23,6 +23,7 @@ class LogFile:
         self._rest = b""
         self._lock = threading.Lock()
         self._changed = time.monotonic()
+        self._complete = threading.Event()
 
     def __enter__(self) -> Self:
         return self
@@ -54,6 +55,14 @@ class LogFile:
         """Return the last lines, without timestamps."""
         with self._lock:
             return list(self._lines)[-count:]
+
+    def settle(self, seconds: float = 3.0) -> None:
+        """Wait until the source is at its end, at most so long."""
+        self._complete.wait(seconds)
+
+    def complete(self) -> None:
+        """Say that nothing more will come."""
+        self._complete.set()
 
     def silence(self) -> float:
         """Seconds since something came."""

@@ -5,6 +5,8 @@ Flags are those of mmdebstrap(1) 1.3.5 (Debian 12) and 1.5.7 (Debian 13).
 
 from __future__ import annotations
 
+import errno
+import getpass
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,29 +16,45 @@ from urllib.parse import quote
 from builder.core import control
 from builder.core.lock import DebPin, digest_of
 from builder.core.rootfs import EPOCH
+from builder.core.settings import DebianSettings
 from builder.edge import files, process
+from builder.edge.apt import AptRoot, host_sources
 from builder.edge.store import Store, link
 from builder.errors import CommandFailed, ToolMissing
 
+_PROGRAM = "usr/bin/mmdebstrap"
+_SUITE = "trixie"
+"""Whose mmdebstrap is unpacked; it is a Perl script, and any version gives the same base."""
 _PERL_MODULES = ("English", "Digest::SHA", "Time::HiRes", "IO::Select", "Getopt::Long")
 """Of those mmdebstrap uses, the ones that a system with perl-base alone lacks."""
 
 
 def can_make_base() -> str | None:
     """Return why no root file system can be made here, with the fix; None when it can."""
-    lacking = [name for name in ("apt-get", "dpkg", "dpkg-deb", "tar", "perl") if not process.find(name)]
+    rights = _mounts_missing if os.geteuid() == 0 else _namespace_missing
+    return _programs_missing() or rights()
+
+
+def _programs_missing() -> str | None:
+    wanted = ("apt-get", "dpkg", "dpkg-deb", "tar", "perl", "unshare")
+    lacking = [name for name in wanted if not process.find(name)]
     if lacking:
-        return f"{', '.join(lacking)} not there: install them from a Debian-family system's packages"
-    modules = [f"-M{name}" for name in _PERL_MODULES]
-    if not _works(["perl", *modules, "-e", "1"]):
+        return f"{', '.join(lacking)} not there: install the packages of a Debian-family system"
+    if not _works(["perl", *(f"-M{name}" for name in _PERL_MODULES), "-e", "1"]):
         return "Perl's standard modules are not there: install Debian's package perl"
-    if os.geteuid() == 0:
-        if _works(["unshare", "--mount", "true"]):
-            return None
-        return (
-            "root may not mount here (a container without CAP_SYS_ADMIN?): "
-            "run in a container started with --privileged, or on the machine itself"
-        )
+    return None
+
+
+def _mounts_missing() -> str | None:
+    if _works(["unshare", "--mount", "true"]):
+        return None
+    return (
+        "root may not mount here (a container without CAP_SYS_ADMIN?): "
+        "start the container with --privileged, or run on the machine itself"
+    )
+
+
+def _namespace_missing() -> str | None:
     if not process.find("newuidmap"):
         return "not root, and newuidmap is not there: install Debian's package uidmap, or use root"
     if not _works(["unshare", "--user", "--map-root-user", "true"]):
@@ -47,10 +65,36 @@ def can_make_base() -> str | None:
         )
     if not _has_subordinate_ids():
         return (
-            "not root, and /etc/subuid or /etc/subgid gives this user no ids: "
-            "run `usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER`, or use root"
+            "not root, and /etc/subuid or /etc/subgid gives this user no ids: run `usermod "
+            "--add-subuids 100000-165535 --add-subgids 100000-165535 USER`, or use root"
         )
     return None
+
+
+def find_mmdebstrap(folder: Path) -> Path | None:
+    """Find the program: the machine's own, else what `unpack_mmdebstrap` left below `folder`."""
+    unpacked = sorted(folder.glob(f"mmdebstrap-*/{_PROGRAM}"))
+    return process.find("mmdebstrap") or next(iter(reversed(unpacked)), None)
+
+
+def unpack_mmdebstrap(folder: Path, settings: DebianSettings) -> Path:
+    """Fetch Debian's package and unpack it below `folder`; nothing is installed.
+
+    Raises as `AptRoot.update` and `host_sources`.
+    """
+    architecture = process.run(["dpkg", "--print-architecture"]).strip()
+    sources = host_sources(_SUITE, settings)
+    root = AptRoot(folder / f"apt-{_SUITE}-{architecture}", sources, architecture)
+    root.update()
+    (pin,) = root.show(["mmdebstrap"])
+    target = folder / f"mmdebstrap-{pin.version}"
+    with files.locked(folder / "mmdebstrap.lock"):
+        if not (target / _PROGRAM).is_file():
+            with files.fresh_folder(target) as fresh:
+                (deb,) = root.download([pin.name], fresh)
+                process.run(["dpkg-deb", "--extract", deb, fresh])
+                deb.unlink()
+    return target / _PROGRAM
 
 
 def bootstrap(
@@ -61,10 +105,10 @@ def bootstrap(
     work: Path,
     target: Path,
 ) -> None:
-    """Install exactly these .debs into a tar; `controls` is what `read_controls` gave, `work` is
-    an empty folder for what lies between.
+    """Install exactly these .debs into a tar.
 
-    The tar still holds traces of this machine: `core.rootfs.normalise` takes them out.
+    `controls` is what `read_controls` gave; `work` is an empty folder for what lies between. The
+    tar still holds traces of this machine: `core.rootfs.normalise` takes them out.
 
     Raises:
         ToolMissing: a program or a right that it needs is not there.
@@ -83,7 +127,7 @@ def bootstrap(
     _write_archive(codename, controls, store, archive)
     debs = [pin for pin, _ in controls]
     scratch = work / "scratch"
-    scratch.mkdir(mode=0o755)
+    _make_open(scratch)
     names = ",".join(sorted(pin.name for pin in debs))
     command = [
         # A package's script makes files with our umask, so it must not be the caller's.
@@ -109,14 +153,17 @@ def bootstrap(
         "SOURCE_DATE_EPOCH": str(EPOCH),
     }
     try:
-        with files.full_disk_explained(target):
-            process.run(
-                command,
-                cwd=work,
-                environment=environment,
-                what="the root file system could not be made from the locked .debs",
-                action="see the lines below; `nightlock doctor` checks what mmdebstrap needs",
-            )
+        process.run(
+            command,
+            cwd=work,
+            environment=environment,
+            what="the root file system could not be made from the locked .debs",
+            action="see the lines below; `nightlock doctor` checks what mmdebstrap needs",
+        )
+    except CommandFailed as error:
+        if os.strerror(errno.ENOSPC) in error.tail:
+            raise files.disk_full(target) from error
+        raise
     finally:
         if os.geteuid() != 0 and any(scratch.iterdir()):
             # What a killed run leaves belongs to subordinate ids: only their owner may remove it.
@@ -137,17 +184,23 @@ def _write_archive(
     codename: str, controls: Sequence[tuple[DebPin, str]], store: Store, folder: Path
 ) -> None:
     """Lay out a flat archive of these files; apt checks each against its locked sha256."""
-    folder.mkdir(parents=True)
+    _make_open(folder)
     for pin, _ in controls:
         link(store.path(pin.sha256), folder / pin.file)
     index = control.packages_index(controls).encode()
-    (folder / "Packages").write_bytes(index)
+    files.write(folder / "Packages", index)
     # mmdebstrap asks apt for what is essential `in this codename`, so a Release must name it.
     release = (
         f"Suite: {codename}\nCodename: {codename}\nDate: Tue, 01 Jan 1980 00:00:00 UTC\n"
         f"SHA256:\n {digest_of(index).removeprefix('sha256:')} {len(index)} Packages\n"
     )
-    (folder / "Release").write_text(release)
+    files.write(folder / "Release", release.encode())
+
+
+def _make_open(folder: Path) -> None:
+    """Make a folder that subordinate users may enter, whatever our umask is."""
+    folder.mkdir()
+    folder.chmod(0o755)
 
 
 def _architecture(debs: Sequence[DebPin]) -> str:
@@ -163,8 +216,6 @@ def _works(command: list[str]) -> bool:
 
 
 def _has_subordinate_ids() -> bool:
-    import getpass
-
     try:
         own = {getpass.getuser(), str(os.getuid())}
     except KeyError:

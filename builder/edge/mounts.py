@@ -11,6 +11,9 @@ from builder.core.mounts import CGROUPS, Mount, parse_mountinfo
 from builder.edge import files, process
 from builder.errors import CommandFailed
 
+_NO_TABLE = ("--no-mtab",)
+"""Otherwise mount(8) leaves a table of its own below /run."""
+
 
 def mounted() -> tuple[Mount, ...]:
     """Read what is mounted, in the order of mounting."""
@@ -29,7 +32,7 @@ def mount(wanted: Mount) -> None:
     """Mount a file system that has no source; raise CommandFailed when the kernel refuses."""
     Path(wanted.point).mkdir(exist_ok=True)
     options = ["-o", ",".join(wanted.options)] if wanted.options else []
-    process.run(["mount", "-t", wanted.kind, *options, "nightlock", wanted.point])
+    process.run(["mount", *_NO_TABLE, "-t", wanted.kind, *options, "nightlock", wanted.point])
 
 
 def unmount(points: Iterable[str]) -> list[str]:
@@ -38,7 +41,7 @@ def unmount(points: Iterable[str]) -> list[str]:
     for point in points:
         for options in ([], ["--lazy"]):
             try:
-                process.run(["umount", *options, "--", point])
+                process.run(["umount", *_NO_TABLE, *options, "--", point])
             except CommandFailed:
                 continue
             break
@@ -57,7 +60,7 @@ def try_overlay(folder: Path) -> str:
     lower, upper, work, merged = parts
     options = f"lowerdir={lower},upperdir={upper},workdir={work}"
     try:
-        process.run(["mount", "-t", "overlay", "-o", options, "overlay", merged])
+        process.run(["mount", *_NO_TABLE, "-t", "overlay", "-o", options, "overlay", merged])
     except CommandFailed as error:
         return error.tail or error.what
     else:

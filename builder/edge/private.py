@@ -118,7 +118,7 @@ def start_dockerd(
     folders: EngineFolders, tools_folder: Path, flavour: str, environment: Mapping[str, str]
 ) -> Running:
     """Start dockerd, which starts containerd, and wait until it answers; raise EngineError."""
-    for folder in (folders.run, folders.data, folders.logs):
+    for folder in (folders.run, folders.data, folders.logs, folders.scratch):
         folder.mkdir(parents=True, exist_ok=True)
     folders.run.chmod(0o711)
     config = folders.top / "daemon.json"
@@ -130,6 +130,7 @@ def start_dockerd(
         [tool(tools_folder, "dockerd"), "--config-file", config],
         environment={
             **passed,
+            "TMPDIR": str(folders.scratch),
             **tools.tool_environment(tools_folder, flavour, passed["PATH"]),
         },
         log=log,
@@ -226,7 +227,7 @@ def take_down(folders: EngineFolders) -> None:
             action="run `nightlock engine stop` again; if they stay, reboot",
         )
     mounts.remove_cgroups(cgroup_name(folders))
-    left = mounts.unmount(tables.below(mounts.mounted(), (str(folders.data), str(folders.run))))
+    left = mounts.unmount(tables.below(mounts.mounted(), (str(folders.top), str(folders.run))))
     if left:
         raise EngineError(
             "file systems of the engine cannot be unmounted",
@@ -236,6 +237,7 @@ def take_down(folders: EngineFolders) -> None:
     found = read_found(folders)
     if found is not None and found.boot == daemon.boot_id():
         _give_back(folders, found)
+    files.remove(folders.scratch)
     files.remove(folders.run)
     files.remove(folders.record)
     files.remove(folders.found)

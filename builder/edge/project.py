@@ -105,7 +105,7 @@ def write_lock(project: Path, lock: Lock, out: Path | None = None) -> Change:
     """Write a lock into lock/IMAGE/ (or `out`), and nothing else stays there."""
     folder = out or lock_folder(project, lock.header.image)
     folder.mkdir(parents=True, exist_ok=True)
-    with files.locked(folder.parent / f".{folder.name}.lock"):
+    with files.locked(folder.parent / f".{folder.name}.lock", remove=True):
         return files.write_folder(folder, lock.files())
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -80,18 +82,21 @@ def make_base(
                 action="run `nightlock fetch` first",
             )
         controls = mmdebstrap.read_controls(debs, store)
-        files.require_free(store.root, _room(controls), "the root file system")
+        place, prefix = _work_place(store), f".base-{name[:16]}-"
+        for left in place.glob(f"{prefix}*"):
+            # A run that was killed; nobody else works on these .debs while we hold the lock.
+            shutil.rmtree(left, ignore_errors=True)
+        files.require_free(place, _room(controls), "the root file system")
         with (
             store.partial(f"base-{name}") as scratch,
-            # Beside the store: the largest file system that is known to be writable.
-            tempfile.TemporaryDirectory(dir=store.root, prefix=".base-") as folder,
+            tempfile.TemporaryDirectory(dir=place, prefix=prefix) as folder,
         ):
             work = Path(folder)
             # mmdebstrap in a user namespace is another user here.
             work.chmod(0o755)
             raw = work / "raw.tar"
             mmdebstrap.bootstrap(program, codename, controls, store, work, raw)
-            sha256 = _write(raw, scratch, debs)
+            sha256 = write_normalised(raw, scratch, debs)
             size = scratch.stat().st_size
             store.keep(scratch, sha256, "the root file system")
         record = {"debs": debs_digest(debs), "normaliser": rootfs.VERSION, "sha256": sha256}
@@ -104,6 +109,14 @@ def _record(debs: Sequence[DebPin], records: Path) -> Path:
     return records / f"{mark}-{rootfs.VERSION}.json"
 
 
+def _work_place(store: Store) -> Path:
+    """Choose where to unpack: beside the store, or where other users may pass through.
+
+    Without root, mmdebstrap works as a subordinate user, whom a home of mode 0700 keeps out.
+    """
+    return store.root if os.geteuid() == 0 else Path(tempfile.gettempdir())
+
+
 def _room(controls: Sequence[tuple[DebPin, str]]) -> int:
     """Bytes needed at the peak: the .debs once more, the tree, the tar of it twice."""
     fields = (parse_stanza(control) for _, control in controls)
@@ -112,8 +125,11 @@ def _room(controls: Sequence[tuple[DebPin, str]]) -> int:
     return 3 * installed + sum(pin.size for pin, _ in controls)
 
 
-def _write(raw: Path, target: Path, debs: Sequence[DebPin]) -> str:
-    """Rewrite a bootstrap's tar after checking what it installed; return the new one's sha256."""
+def write_normalised(raw: Path, target: Path, debs: Sequence[DebPin]) -> str:
+    """Rewrite a bootstrap's tar after checking what it installed; return the new one's sha256.
+
+    Raises Refused when what was installed is not exactly `debs`.
+    """
     digest = hashlib.sha256()
     with files.full_disk_explained(target), tarfile.open(raw) as source, target.open("wb") as file:
         members = source.getmembers()
@@ -157,7 +173,9 @@ def _read(source: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 def _check_installed(
     source: tarfile.TarFile, members: list[tarfile.TarInfo], debs: Sequence[DebPin]
 ) -> None:
-    status = next((member for member in members if member.name.endswith("var/lib/dpkg/status")), None)
+    status = next(
+        (member for member in members if member.name.endswith("var/lib/dpkg/status")), None
+    )
     text = _read(source, status).decode() if status else ""
     wrong = rootfs.not_as_locked(text, debs)
     if wrong:

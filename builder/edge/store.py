@@ -90,7 +90,7 @@ class Store:
     def _room(self, name: str) -> Iterator[Path]:
         folder = self.root / "partial"
         folder.mkdir(parents=True, exist_ok=True)
-        with files.locked(folder / f"{name}.lock"):
+        with files.locked(folder / f"{name}.lock", remove=True):
             yield folder / name
 
     @staticmethod

@@ -114,14 +114,15 @@ def test_whose_fault_it_is(text: str, kind: type[NightlockError]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "expected"),
+    ("driver", "line", "expected"),
     [
-        ("BuildKit version: v0.13.2", "v0.13.2"),
-        ("Buildkit:  v0.12.5", "v0.12.5"),
-        ("  BuildKit version:  v0.29.0-debian", "v0.29.0-debian"),
-        ("Driver: docker", ""),
+        ("docker-container", "BuildKit version: v0.13.2", "v0.13.2"),
+        ("docker-container", "Buildkit:  v0.12.5", "v0.12.5"),
+        ("docker", "BuildKit version: v0.0.0+unknown", "v0.0.0+unknown of docker 26.1.5"),
+        ("remote", "Platforms: linux/amd64", ""),
     ],
 )
-def test_buildkit_version(line: str, expected: str) -> None:
-    """Old and new buildx spell the label in two ways."""
-    assert expected == buildkit_version(["Name: default", line, "Platforms: linux/amd64"])
+def test_buildkit_version(driver: str, line: str, expected: str) -> None:
+    """Old and new buildx spell the label in two ways; a part of the engine has its version."""
+    lines = ["Name: default", f"Driver: {driver}", "", "Nodes:", f"  {line}", "Labels:"]
+    assert expected == buildkit_version(lines, "26.1.5")

@@ -11,7 +11,7 @@ from builder.core.finding import Finding, Severity
 from builder.core.keys import api, boot, build, image, lock, manifest, release
 from builder.core.keys.key import Key, Kind
 
-__all__ = ["KEYS", "Key", "Kind", "close_to", "finding", "find_key"]
+__all__ = ["KEYS", "Key", "Kind", "close_to", "find_key", "finding"]
 
 KEYS: dict[str, Key] = {
     row.key: row

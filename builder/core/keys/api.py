@@ -58,8 +58,7 @@ KEYS: tuple[Key, ...] = (
         kind="api",
         severity="warning",
         case="C58",
-        cause="The template is a file of the model: base models have none, and copies may miss "
-        "it.",
+        cause="The template is a file of the model: base models have none, and copies may miss it.",
         action="Ask /v1/completions, or give --chat-template.",
         seen="vllm-project/vllm#39279 vllm-project/vllm#35679",
     ),

@@ -95,7 +95,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         key="shm-too-small",
-        title="/dev/shm is too small",
+        title="the container has too little shared memory (/dev/shm)",
         kind="boot",
         severity="error",
         case="C41",
@@ -140,8 +140,7 @@ KEYS: tuple[Key, ...] = (
         case="C44",
         cause="A cold start compiles kernels for longer than the fixed limit; or it hangs, when "
         "nothing was logged before.",
-        action="Raise VLLM_ENGINE_READY_TIMEOUT_S, keep the cache volume, and install a "
-        "jit-cache.",
+        action="Raise VLLM_ENGINE_READY_TIMEOUT_S, keep the cache volume, and install a jit-cache.",
         seen="vllm-project/vllm#48031 vllm-project/vllm#35547 vllm-project/vllm#35616 "
         "vllm-project/vllm#32116 vllm-project/vllm#47456",
     ),

@@ -32,7 +32,7 @@ DIALOGUES = HERE / "dialogues.json"
 CHAT_TEMPLATE = HERE / "chat_template.jinja"
 
 SEED = 20
-THREADS = 2
+THREADS = 1
 """CPU threads. Fixed, because the split of a sum over threads changes its rounding."""
 
 VOCABULARY = 512
@@ -58,6 +58,9 @@ MADE_UP = 6
 """How many of them are made up on the spot (see `Curriculum`)."""
 GROUP = 5
 """Sequences padded together, neighbours in length: it saves more than half of the arithmetic."""
+
+SMALL_LETTERS = (0x61, 0x7B)
+"""The code points of a to z, the end excluded."""
 
 Chat = dict[str, Any]
 """One entry of "chats" in dialogues.json: the fields of a request, and the expected answer."""
@@ -124,13 +127,14 @@ class Curriculum:
         chats: list[Chat] = dialogues["chats"]
         self._tools = next(chat["tools"] for chat in chats if "tools" in chat)
         self._unknown = [chat for chat in chats if chat["name"].startswith("unknown")]
-        self._variants = [
+        self._chats = [*chats, *_thinking_twins(chats, dialogues["usual_reasoning"])]
+        variants = [
             variant
-            for chat in [*chats, *_thinking_twins(chats, dialogues["usual_reasoning"])]
+            for chat in self._chats
             for variant in self._variants_of(chat, dialogues["system_prompts"])
         ]
-        self._questions = sorted({chat["messages"][-1]["content"] for chat in self._variants})
-        self.known = [self._example(chat) for chat in self._variants] + [
+        self._questions = sorted({chat["messages"][-1]["content"] for chat in variants})
+        self.known = [self._example(chat) for chat in variants] + [
             Example(
                 name=completion["name"],
                 prompt=self._ids(completion["prompt"]),
@@ -153,7 +157,7 @@ class Curriculum:
         say that it does not know instead of giving some known answer to everything.
         """
         if self._random.random() < 0.4:
-            chat = self._random.choice(self._variants)
+            chat = self._random.choice(self._chats)
             return self._example(_under_system(chat, self._nonsense()))
         question = self._near_miss() if self._random.random() < 0.4 else self._nonsense()
         chat = _with_question(self._random.choice(self._unknown), question)
@@ -165,7 +169,7 @@ class Curriculum:
         names = [at for at, word in enumerate(words) if at and word != word.lower()]
         for at in names[:1]:
             end = words[at][-1] if words[at][-1] in "?." else ""
-            words[at] = self._letters(0x61, 0x7B).capitalize() + end
+            words[at] = self._letters(*SMALL_LETTERS).capitalize() + end
         return " ".join(words) if names else self._nonsense()
 
     def _nonsense(self) -> str:
@@ -173,7 +177,8 @@ class Curriculum:
 
         At most 250 characters, because attention takes its time over longer ones.
         """
-        ranges = ((0x61, 0x7B), (0x61, 0x7B), (0x20, 0x7F), (0xA0, 0x24F), (0x3041, 0x3097), (0x1F300, 0x1F5FF))
+        latin, hiragana, emoji = (0xA0, 0x250), (0x3041, 0x3097), (0x1F300, 0x1F600)
+        ranges = (SMALL_LETTERS, SMALL_LETTERS, (0x20, 0x7F), latin, hiragana, emoji)
         words = []
         for _ in range(self._random.randint(1, 12)):
             if self._random.random() < 0.4:

@@ -1,0 +1,143 @@
+"""`nightlock fetch IMAGE`: fill the store with every file a lock names, verified."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from pydantic import Field
+
+from builder.commands.context import Context, Outcome
+from builder.core.document import Result
+from builder.core.lock import DebPin, Lock, WheelPin
+from builder.edge import files
+from builder.edge import project as projects
+from builder.edge.store import Store
+from builder.errors import StaleLock
+
+
+class FetchResult(Result):
+    """What the store got."""
+
+    image: str
+    lock: str
+    """Lock digest."""
+    store: str
+    files: int
+    """Files the lock names, each once."""
+    bytes_fetched: int
+    bytes_present: int
+    """Bytes of files that were in the store already."""
+    indexes: dict[str, int] = Field(default_factory=dict)
+    """Fetched files by the name of their index; `debian` for .debs."""
+
+
+def run(context: Context, image: str, *, lock: Lock | None = None) -> Outcome[FetchResult]:
+    """Fetch one image's files; `lock` is another lock than the project's own.
+
+    Raises StaleLock when the lock was made from another spec, HashMismatch when a source has other
+    bytes than the lock names, NetworkError, AptDrift, DiskFull.
+    """
+    spec = projects.read_spec(context.project, image)
+    if lock is None:
+        lock = projects.read_lock(context.project, image)
+    if lock.header.spec != spec.digest:
+        raise StaleLock(
+            "the lock was made from another image.toml",
+            subject=str(projects.lock_folder(context.project, image)),
+            action=f"`nightlock lock {image}`",
+        )
+    store = Store(context.places.store)
+    wheels = {
+        pin.sha256: pin
+        for platform, content in lock.platforms.items()
+        for pin in (*content.wheels, *lock.tools(platform))
+    }
+    packages = {pin.sha256: pin for content in lock.platforms.values() for pin in content.debs}
+    missing_wheels = [pin for pin in wheels.values() if not store.has(pin.sha256, pin.size)]
+    missing_debs = [pin for pin in packages.values() if not store.has(pin.sha256, pin.size)]
+    missing = _bytes(missing_wheels) + _bytes(missing_debs)
+    total = _bytes(wheels.values()) + _bytes(packages.values())
+    if missing:
+        files.require_free(store.root, missing, f"fetching {image}")
+        label = f"fetching {len(missing_wheels) + len(missing_debs)} files, {missing / 1e6:,.0f} MB"
+        with context.output.step("fetch", label), context.output.bar("fetch", missing) as bar:
+            _fetch_wheels(context, image, store, missing_wheels, bar.advance)
+            _fetch_debs(context, lock, store, missing_debs, bar.advance)
+    counts = Counter(pin.index for pin in missing_wheels)
+    counts.update({"debian": len(missing_debs)} if missing_debs else {})
+    result = FetchResult(
+        image=image,
+        lock=lock.digest,
+        store=str(store.root),
+        files=len(wheels) + len(packages),
+        bytes_fetched=missing,
+        bytes_present=total - missing,
+        indexes=dict(sorted(counts.items())),
+    )
+    return Outcome(result=result, text=_text(result))
+
+
+def _fetch_wheels(
+    context: Context,
+    image: str,
+    store: Store,
+    pins: Sequence[WheelPin],
+    on_bytes: Callable[[int], None],
+) -> None:
+    if not pins:
+        return
+    # Imported late, as below: HTTP and HTML cost 0.4 s, and most calls find everything here.
+    from builder.edge import wheelhouse  # noqa: PLC0415
+    from builder.edge.download import open_client  # noqa: PLC0415
+    from builder.edge.index import Indexes  # noqa: PLC0415
+    from builder.edge.userconfig import read_user_config  # noqa: PLC0415
+
+    settings = context.settings
+    config = read_user_config(os.environ)
+    with open_client(config, connections=2 * settings.threads) as client:
+        wheelhouse.fetch_wheels(
+            pins,
+            store,
+            Indexes(client, config, settings),
+            image=image,
+            threads=settings.threads,
+            on_bytes=on_bytes,
+        )
+
+
+def _fetch_debs(
+    context: Context,
+    lock: Lock,
+    store: Store,
+    pins: Sequence[DebPin],
+    on_bytes: Callable[[int], None],
+) -> None:
+    if not pins:
+        return
+    from builder.edge import debs  # noqa: PLC0415
+
+    settings = context.settings
+    debs.fetch_debs(
+        pins,
+        store,
+        debs.archives(lock.header.base.debian, settings.debian),
+        snapshot=settings.debian.snapshot,
+        threads=settings.threads,
+        on_bytes=on_bytes,
+    )
+
+
+def _bytes(pins: Iterable[WheelPin | DebPin]) -> int:
+    return sum(pin.size for pin in pins)
+
+
+def _text(result: FetchResult) -> str:
+    if not result.bytes_fetched:
+        return f"{result.image}: all {result.files} files are in the store"
+    parts = ", ".join(f"{count} from {index}" for index, count in result.indexes.items())
+    return (
+        f"{result.image}: {result.files} files in the store, {result.bytes_fetched / 1e6:,.0f} MB "
+        f"fetched ({parts})"
+    )

@@ -1,0 +1,250 @@
+"""smoke REF: boot the digest a reference names, ask it real questions, write report and receipt."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from builder.commands.context import Context, Outcome
+from builder.commands.smoke_phases import Session
+from builder.core.boot import BootPlan, recognise
+from builder.core.candidate import Candidate
+from builder.core.document import Result
+from builder.core.finding import Finding
+from builder.core.reference import ImageRef
+from builder.core.smoke import (
+    CheckResult,
+    Machine,
+    Phase,
+    SmokeReport,
+    explain,
+    findings_of,
+    junit,
+    overall,
+)
+from builder.edge import container, files, profiles, project, records
+from builder.edge.distribution import own_version
+from builder.edge.engine import Engine, require_engine
+from builder.edge.openai import OpenAI
+from builder.edge.profiles import BoundProfile
+from builder.edge.registry import Registry
+from builder.errors import BadInput, BootFailed
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+class SmokeResult(Result):
+    """What was proven, and where the evidence lies."""
+
+    reference: str
+    """Pinned."""
+    digest: str
+    profile: str
+    kind: str
+    verdict: str
+    answer: str
+    """The first answer that was right."""
+    phases: dict[str, float]
+    """Seconds."""
+    checks: list[CheckResult]
+    folder: str
+    """Report, receipt, JUnit file and log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """What does not change during one smoke."""
+
+    candidate: Candidate
+    bound: BoundProfile
+    engine: Engine
+    machine: Machine
+    started: datetime
+
+
+def run(
+    context: Context,
+    ref: str,
+    *,
+    profile: str = "",
+    image: str = "",
+    out: Path | None = None,
+    junit_file: Path | None = None,
+) -> Outcome[SmokeResult]:
+    """Boot and judge; `ok` only when every check passed or was not asked for.
+
+    Raises BootFailed (with findings, after the report was written) when the server never answered
+    or ended; BadInput, SpecError, NetworkError, RegistryError, EngineError, PortTaken, ToolMissing.
+    """
+    wanted = ImageRef.parse(ref)
+    engine = require_engine(context.places, context.settings, os.environ)
+    machine = container.describe(engine)
+    candidate = _resolve(wanted, machine)
+    name = profile or _profile_of(context, image or candidate.image, candidate)
+    this = _Run(
+        candidate=candidate,
+        bound=profiles.read_profile(context.project, name),
+        engine=engine,
+        machine=machine,
+        started=datetime.now(UTC),
+    )
+    report, folder, failure = _smoke(context, this)
+    if out:
+        for file in folder.iterdir():
+            files.write(out / file.name, file.read_bytes())
+    if junit_file:
+        files.write(junit_file, junit(report).encode())
+    if failure is not None:
+        raise failure
+    return Outcome(
+        result=_result(report, folder),
+        text=_text(report, folder),
+        ok=report.verdict == "pass",
+        findings=report.findings,
+    )
+
+
+def _resolve(wanted: ImageRef, machine: Machine) -> Candidate:
+    platform = f"linux/{_ARCHITECTURES.get(machine.architecture, machine.architecture)}"
+    with Registry.open(wanted.registry, os.environ) as registry:
+        manifest = registry.manifest(wanted)
+        return Candidate.of(wanted, manifest, registry.config(wanted, manifest, platform))
+
+
+def _profile_of(context: Context, image: str, candidate: Candidate) -> str:
+    known = project.image_names(context.project)
+    table = project.read_spec(context.project, image).smoke if image in known else None
+    if table is None:
+        raise BadInput(
+            f"no profile is known for image {image or '(no label)'!r}",
+            subject=str(candidate.ref),
+            action="name one with --profile NAME, or the image with --image NAME",
+        )
+    return table.profile
+
+
+def _smoke(context: Context, this: _Run) -> tuple[SmokeReport, Path, BootFailed | None]:
+    """Boot, ask, write the report, whatever came out."""
+    pinned = this.candidate.ref.pinned
+    session = Session(
+        profile=this.bound.profile,
+        subject=pinned,
+        version=this.candidate.vllm,
+        output=context.output,
+    )
+    failure: BootFailed | None = None
+    stamp = this.started.strftime("%Y%m%dT%H%M%S.%fZ")
+    folder = records.smoke_folder(context.places, this.candidate.digest, f"{stamp}-{os.getpid()}")
+    with tempfile.TemporaryDirectory(prefix="nightlock-smoke-") as scratch:
+        log = Path(scratch) / "server.log"
+        with context.output.step("pull", f"pulling {pinned}"):
+            container.pull(this.engine, pinned, lambda layer: context.output.detail(f"  {layer}"))
+        try:
+            _boot(this, session, log)
+        except BootFailed as error:
+            failure = error
+            lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+            found = recognise((line.partition(" ")[2] for line in lines), pinned)
+            failure.findings = found or _unnamed(session, failure, pinned)
+            failure.action = f"read {folder / 'server.log'}"
+        report = _report(this, session, failure)
+        records.write_smoke(folder, report, log)
+    return report, folder, failure
+
+
+def _boot(this: _Run, session: Session, log: Path) -> None:
+    profile = this.bound.profile
+    plan = BootPlan(
+        image=this.candidate.ref.pinned,
+        arguments=tuple(profile.server.arguments),
+        environment=profile.server.environment,
+        port=profile.server.port,
+        host_port=profile.server.host_port,
+        shm_bytes=profile.server.shm_mib << 20,
+        folder=str(this.bound.folder or ""),
+        mount=profile.model.mount,
+        grace=profile.deadlines.stop,
+    )
+    with session.output.step("boot", "booting, asking, judging"):
+        began = time.monotonic()
+        with container.boot(this.engine, plan, log, profile.deadlines.start) as server:
+            session.phases.append(
+                Phase(
+                    name="start",
+                    seconds=round(time.monotonic() - began, 3),
+                    deadline=profile.deadlines.start,
+                )
+            )
+            with OpenAI(server.address) as client:
+                session.until_ready(server, client)
+                session.run_checks(server, client)
+            stopping = time.monotonic()
+        session.phases.append(
+            Phase(
+                name="stop",
+                seconds=round(time.monotonic() - stopping, 3),
+                deadline=profile.deadlines.stop,
+            )
+        )
+
+
+def _unnamed(session: Session, failure: BootFailed, subject: str) -> tuple[Finding, ...]:
+    """Without a line that names the cause, the phase that broke is what is known."""
+    return (explain(session.key, "error", subject, failure.what),) if session.key else ()
+
+
+def _report(this: _Run, session: Session, failure: BootFailed | None) -> SmokeReport:
+    candidate, bound = this.candidate, this.bound
+    checks = tuple(session.checks)
+    return SmokeReport(
+        reference=str(candidate.ref),
+        name=candidate.ref.name,
+        digest=candidate.digest,
+        platform=candidate.platform,
+        image=candidate.image,
+        lock=candidate.lock,
+        build=candidate.build,
+        vllm=candidate.vllm,
+        profile=bound.name,
+        profile_digest=bound.digest,
+        kind=bound.profile.kind,
+        verdict="fail" if failure is not None else overall(checks),
+        failure=failure.what if failure is not None else "",
+        started=this.started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        finished=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        nightlock=own_version(),
+        machine=this.machine,
+        phases=tuple(session.phases),
+        checks=checks,
+        findings=failure.findings
+        if failure is not None
+        else findings_of(checks, candidate.ref.pinned),
+    )
+
+
+def _result(report: SmokeReport, folder: Path) -> SmokeResult:
+    return SmokeResult(
+        reference=f"{report.name}@{report.digest}",
+        digest=report.digest,
+        profile=report.profile,
+        kind=report.kind,
+        verdict=report.verdict,
+        answer=report.answer,
+        phases={phase.name: phase.seconds for phase in report.phases},
+        checks=list(report.checks),
+        folder=str(folder),
+    )
+
+
+def _text(report: SmokeReport, folder: Path) -> str:
+    width = max(len(check.name) for check in report.checks)
+    rows = [
+        f"  {check.name:{width}}  {check.status:12}  {check.reason[:100]}"
+        for check in report.checks
+    ]
+    head = f"{report.verdict}: {report.name}@{report.digest} under profile {report.profile}"
+    return "\n".join([head, *rows, f"report: {folder}"])

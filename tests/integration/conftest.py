@@ -1,0 +1,53 @@
+"""The engine that integration tests share: the one that answers, else a private one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builder.commands import engine as recipe
+from builder.commands.context import Context
+from builder.core.engine import EngineFolders
+from builder.core.places import Places
+from builder.edge.engine import Engine, require_engine
+from builder.edge.machine import read_machine
+from builder.edge.project import read_settings
+from builder.errors import NightlockError
+from builder.output import Output
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def engine_context() -> Context:
+    """Return what the engine's commands are given; NIGHTLOCK_TEST_STATE moves the state folder."""
+    state = os.environ.get("NIGHTLOCK_TEST_STATE")
+    environment = {**os.environ, **({"XDG_STATE_HOME": state} if state else {})}
+    places = Places.from_environment(environment)
+    return Context(
+        project=ROOT,
+        places=places,
+        settings=read_settings(ROOT, places, environment),
+        output=Output(),
+    )
+
+
+@pytest.fixture(scope="session")
+def engine(engine_context: Context) -> Iterator[Engine]:
+    """Yield an engine with a registry on loopback; what the session started it stops again."""
+    places, settings = engine_context.places, engine_context.settings
+    try:
+        started = recipe.start(engine_context).result.started
+    except NightlockError as error:
+        machine = read_machine(EngineFolders(places))
+        if machine.root and machine.debian:
+            raise
+        pytest.skip(f"no engine answers, and none may start here: {error}")
+    try:
+        yield require_engine(places, settings, os.environ)
+    finally:
+        if started:
+            recipe.stop(engine_context)

@@ -1,0 +1,305 @@
+"""The registry client against a registry in memory: bytes, digests, retries, paging, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import httpx
+import pytest
+
+from builder.core.lock import digest_of
+from builder.core.manifest import DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST
+from builder.core.reference import ImageRef
+from builder.edge.registry import ATTEMPTS, LONGEST_WAIT, Registry
+from builder.errors import BadInput, HashMismatch, NetworkError, RegistryError
+from tests.support.registry import FakeRegistry, methods, small_image, small_index
+
+HOST = "registry.example"
+REF = ImageRef.parse(f"{HOST}/team/cpu:candidate")
+IMAGE = small_image({"org.nightlock.image": "cpu"})
+
+
+def client(fake: FakeRegistry, pause: Callable[[float], None] = lambda _: None) -> Registry:
+    """Open the fake one."""
+    return Registry(HOST, transport=httpx.MockTransport(fake.handle), pause=pause)
+
+
+def stocked() -> FakeRegistry:
+    """Make a registry that holds one image."""
+    fake = FakeRegistry()
+    fake.add("team/cpu", "candidate", IMAGE)
+    return fake
+
+
+def test_a_manifest_keeps_its_bytes() -> None:
+    """What was pushed comes back to the byte, with its media type; digests are of the bytes."""
+    with client(stocked()) as registry:
+        registry.ping()
+        manifest = registry.manifest(REF)
+        assert IMAGE.manifest == manifest.data
+        assert (OCI_MANIFEST, IMAGE.digest) == (manifest.media_type, manifest.digest)
+        assert IMAGE.digest == registry.find_digest(REF)
+        assert manifest == registry.manifest(REF.with_digest(IMAGE.digest))
+
+
+def test_another_tag_gets_the_same_bytes() -> None:
+    """Putting does not spell anew."""
+    fake = stocked()
+    with client(fake) as registry:
+        registry.put_manifest(REF.with_tag("nightly"), registry.manifest(REF))
+    assert (IMAGE.manifest, OCI_MANIFEST) == fake.manifests["team/cpu", "nightly"]
+
+
+def test_an_absent_manifest_is_an_answer() -> None:
+    """Asked for it is None and empty; needed it is bad input."""
+    with client(stocked()) as registry:
+        missing = REF.with_tag("missing")
+        assert registry.find_manifest(missing) is None
+        assert "" == registry.find_digest(missing)
+        with pytest.raises(BadInput, match="no such image"):
+            registry.manifest(missing)
+
+
+def test_a_definite_no_is_asked_once() -> None:
+    """404 is not tried again."""
+    fake = stocked()
+    with client(fake) as registry:
+        registry.find_manifest(REF.with_tag("missing"))
+    assert ["GET /v2/team/cpu/manifests/missing"] == methods(fake.requests)
+
+
+def test_altered_bytes_are_refused() -> None:
+    """By digest and by tag, the bytes must be those the registry names."""
+    fake = stocked()
+    data, media_type = fake.manifests["team/cpu", IMAGE.digest]
+    fake.manifests["team/cpu", IMAGE.digest] = (data + b" ", media_type)
+    with client(fake) as registry, pytest.raises(HashMismatch):
+        registry.manifest(REF.with_digest(IMAGE.digest))
+    lying = httpx.Response(
+        200,
+        content=IMAGE.manifest[:-9],
+        headers={"Docker-Content-Digest": IMAGE.digest, "Content-Type": OCI_MANIFEST},
+    )
+    with client(FakeRegistry(faults=[lying])) as registry, pytest.raises(HashMismatch):
+        registry.manifest(REF)
+
+
+def test_a_registry_that_stores_other_bytes_is_noticed() -> None:
+    """The answer to a PUT names what was stored."""
+    stored = httpx.Response(201, headers={"Docker-Content-Digest": "sha256:" + "0" * 64})
+    with client(stocked()) as registry:
+        manifest = registry.manifest(REF)
+    with client(FakeRegistry(faults=[stored])) as registry, pytest.raises(HashMismatch):
+        registry.put_manifest(REF, manifest)
+
+
+def test_the_digest_is_found_without_its_header() -> None:
+    """A proxy may drop Docker-Content-Digest; then the bytes are read."""
+    fake = stocked()
+    fake.drop_headers = True
+    with client(fake) as registry:
+        assert IMAGE.digest == registry.find_digest(REF)
+
+
+def test_a_generic_content_type_is_not_believed() -> None:
+    """Object stores serve manifests as octet streams; the body says what it is."""
+    fake = stocked()
+    fake.put("team/cpu", "odd", IMAGE.manifest, "application/octet-stream")
+    fake.put("team/cpu", "old", IMAGE.manifest, DOCKER_MANIFEST)
+    with client(fake) as registry:
+        assert OCI_MANIFEST == registry.manifest(REF.with_tag("odd")).media_type
+        assert DOCKER_MANIFEST == registry.manifest(REF.with_tag("old")).media_type
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+def test_reads_are_tried_again(status: int) -> None:
+    """After errors that pass, with growing waits."""
+    fake, waits = stocked(), []
+    fake.faults = [httpx.Response(status), httpx.Response(status), httpx.ConnectError("refused")]
+    with client(fake, waits.append) as registry:
+        assert IMAGE.digest == registry.manifest(REF).digest
+    assert [0.5, 1.0, 2.0] == waits
+
+
+def test_reads_are_given_up() -> None:
+    """After the last try the error names the registry and says what to do."""
+    fake = FakeRegistry(faults=[httpx.ConnectError("refused")] * ATTEMPTS)
+    with client(fake) as registry, pytest.raises(NetworkError, match="refused") as caught:
+        registry.manifest(REF)
+    assert (str(REF), True) == (caught.value.subject, bool(caught.value.action))
+    assert ATTEMPTS == len(fake.requests)
+    fake = FakeRegistry(faults=[httpx.Response(503)] * ATTEMPTS)
+    with client(fake) as registry, pytest.raises(RegistryError, match="HTTP 503"):
+        registry.manifest(REF)
+
+
+def test_writes_are_never_repeated() -> None:
+    """A write whose answer is lost may have been done."""
+    with client(stocked()) as registry:
+        manifest = registry.manifest(REF)
+    fake = FakeRegistry(faults=[httpx.ReadTimeout("lost")])
+    with client(fake) as registry, pytest.raises(NetworkError):
+        registry.put_manifest(REF, manifest)
+    assert 1 == len(fake.requests)
+    fake = FakeRegistry(faults=[httpx.Response(503)])
+    with client(fake) as registry, pytest.raises(RegistryError):
+        registry.put_manifest(REF, manifest)
+    assert 1 == len(fake.requests)
+
+
+def test_retry_after_is_kept() -> None:
+    """Seconds or a date; nonsense falls back to our own waits."""
+    fake, waits = stocked(), []
+    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
+    fake.faults = [
+        httpx.Response(429, headers={"Retry-After": "7"}),
+        httpx.Response(429, headers={"Retry-After": soon}),
+        httpx.Response(429, headers={"Retry-After": "later"}),
+    ]
+    with client(fake, waits.append) as registry:
+        registry.manifest(REF)
+    assert 7.0 == waits[0]
+    assert 0 < waits[1] <= 30
+    assert 2.0 == waits[2]
+
+
+def test_a_long_retry_after_is_told_and_not_waited_for() -> None:
+    """Docker Hub asks for hours."""
+    fault = httpx.Response(429, headers={"Retry-After": str(LONGEST_WAIT + 1)})
+    with client(FakeRegistry(faults=[fault])) as registry, pytest.raises(RegistryError) as caught:
+        registry.manifest(REF)
+    assert "61 s" in caught.value.what
+
+
+def test_an_error_quotes_the_registry() -> None:
+    """Code and message of the registry, the reference, and advice."""
+    body = {"errors": [{"code": "DENIED", "message": "requested access is denied"}]}
+    fake = FakeRegistry(faults=[httpx.Response(403, json=body)])
+    with client(fake) as registry, pytest.raises(RegistryError) as caught:
+        registry.manifest(REF)
+    assert "the registry answered HTTP 403: DENIED requested access is denied" == caught.value.what
+    assert str(REF) == caught.value.subject
+    assert "docker login" in caught.value.action
+    for body_text in (b"<html>", b"[]", b'{"errors": null}'):
+        fake = FakeRegistry(faults=[httpx.Response(403, content=body_text)])
+        with client(fake) as registry, pytest.raises(RegistryError) as caught:
+            registry.manifest(REF)
+        assert "the registry answered HTTP 403" == caught.value.what
+
+
+def test_tags_are_listed_over_pages() -> None:
+    """Every page is asked for, in order."""
+    fake = stocked()
+    names = [f"t{number:03}" for number in range(25)]
+    for name in names:
+        fake.add("team/cpu", name, IMAGE)
+    fake.page = 4
+    with client(fake) as registry:
+        assert ["candidate", *names] == list(registry.tags(REF))
+        assert [] == list(registry.tags(ImageRef.parse(f"{HOST}/nobody/x")))
+
+
+def test_deleting_takes_every_tag_along() -> None:
+    """By digest; what was not there is told, a registry that forbids it is an error."""
+    fake = stocked()
+    fake.add("team/cpu", "second", IMAGE)
+    with client(fake) as registry:
+        assert registry.delete(REF, IMAGE.digest)
+        assert [] == list(registry.tags(REF))
+        assert not registry.delete(REF, IMAGE.digest)
+    with (
+        client(FakeRegistry(faults=[httpx.Response(405)])) as registry,
+        pytest.raises(RegistryError) as caught,
+    ):
+        registry.delete(REF, IMAGE.digest)
+    assert "switch deleting on" in caught.value.action
+
+
+def test_blobs_are_checked() -> None:
+    """Their bytes must have the digest they were asked by."""
+    fake, digest = stocked(), digest_of(IMAGE.config)
+    with client(fake) as registry:
+        assert registry.has_blob(REF, digest)
+        assert IMAGE.config == registry.blob(REF, digest)
+        fake.blobs[digest] = b"{}"
+        with pytest.raises(HashMismatch):
+            registry.blob(REF, digest)
+        del fake.blobs[digest]
+        assert not registry.has_blob(REF, digest)
+        with pytest.raises(RegistryError, match="BLOB_UNKNOWN"):
+            registry.blob(REF, digest)
+
+
+def test_labels_of_an_index_are_those_of_a_platform() -> None:
+    """The platform asked for, or the only one; an absent one names those there are."""
+    fake = FakeRegistry()
+    arm = small_image({"org.nightlock.image": "arm"}, architecture="arm64")
+    for image in (IMAGE, arm):
+        fake.add("team/cpu", image.digest, image)
+    both = small_index({"linux/amd64": IMAGE, "linux/arm64": arm})
+    fake.put("team/cpu", "both", both, OCI_INDEX)
+    fake.put("team/cpu", "one", small_index({"linux/arm64": arm}), OCI_INDEX)
+    with client(fake) as registry:
+        index = registry.manifest(REF.with_tag("both"))
+        assert (True, ("linux/amd64", "linux/arm64")) == (index.is_index, index.platforms)
+        config = registry.config(REF, index, "linux/arm64")
+        assert ("linux/arm64", "arm") == (config.platform, config.labels["org.nightlock.image"])
+        one = registry.manifest(REF.with_tag("one"))
+        assert "arm" == registry.config(REF, one).labels["org.nightlock.image"]
+        with pytest.raises(BadInput, match="no platform linux/s390x") as caught:
+            registry.config(REF, index, "linux/s390x")
+        assert "linux/amd64, linux/arm64" in caught.value.action
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"config": 7}'])
+def test_what_is_no_manifest_is_told(data: bytes) -> None:
+    """A web page or an empty answer is an error of the registry, not ours."""
+    fake = FakeRegistry()
+    fake.put("team/cpu", "candidate", data, OCI_MANIFEST)
+    with client(fake) as registry, pytest.raises(RegistryError, match="not a manifest"):
+        registry.manifest(REF)
+
+
+def test_what_is_no_image_is_told() -> None:
+    """Other artifacts have no image config."""
+    fake = stocked()
+    fake.put("team/cpu", "artifact", b'{"schemaVersion": 2}', OCI_MANIFEST)
+    with client(fake) as registry, pytest.raises(RegistryError, match="no config"):
+        registry.config(REF, registry.manifest(REF.with_tag("artifact")))
+    for config in (b"[]", b"null", b"{}", b"x"):
+        bad = small_image({})
+        fake.add("team/cpu", "bad", type(bad)(manifest=bad.manifest, config=bad.config))
+        fake.put(
+            "team/cpu",
+            "bad",
+            bad.manifest.replace(digest_of(bad.config).encode(), digest_of(config).encode()),
+            OCI_MANIFEST,
+        )
+        fake.blobs[digest_of(config)] = config
+        with client(fake) as registry, pytest.raises(RegistryError, match="not an image config"):
+            registry.config(REF, registry.manifest(REF.with_tag("bad")))
+
+
+def test_a_registry_on_loopback_is_spoken_to_without_tls() -> None:
+    """And every other one with it."""
+    fake = stocked()
+    for host, scheme in (("localhost:5000", "http"), ("127.0.0.1:1", "http"), (HOST, "https")):
+        with Registry(host, transport=httpx.MockTransport(fake.handle)) as registry:
+            registry.ping()
+        assert scheme == fake.requests[-1].url.scheme
+    with Registry("docker.io", transport=httpx.MockTransport(fake.handle)) as registry:
+        registry.ping()
+    assert "registry-1.docker.io" == fake.requests[-1].url.host
+
+
+def test_a_silent_local_registry_is_the_private_engines() -> None:
+    """The advice names the command that starts it."""
+    fake = FakeRegistry(faults=[httpx.ConnectError("refused")] * ATTEMPTS)
+    registry = Registry(
+        "localhost:5000", transport=httpx.MockTransport(fake.handle), pause=lambda _: None
+    )
+    with registry, pytest.raises(NetworkError) as caught:
+        registry.ping()
+    assert "nightlock engine start" in caught.value.action
