@@ -24,6 +24,12 @@ class Context:
     places: Places
     settings: Settings
     output: Output
+    locks: Path | None = None
+    """Folder of locks to use instead of the project's, as after a re-lock of .debs alone."""
+
+    def lock_folder(self, image: str) -> Path:
+        """Where the lock of an image is read from."""
+        return (self.locks or self.project / "lock") / image
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

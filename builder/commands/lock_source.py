@@ -41,7 +41,8 @@ def read_source(context: Context, text: str, image: str = "") -> Source:
         LockFileError: there is a lock, but it is damaged.
 
     """
-    folders = [folder for folder in (Path(text), context.project / text) if folder.is_dir()]
+    places = (Path(text), context.project / text) if text else ()
+    folders = [place for place in places if place.is_dir()]
     for folder in folders:
         if (folder / "lock.toml").is_file():
             return Source(lock=read_lock_folder(folder), name=text)

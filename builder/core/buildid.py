@@ -14,6 +14,9 @@ EXPORTER = {
     "type": "image",
     # OCI's media types, since Docker's know no zstd.
     "oci-mediatypes": "true",
+    # BuildKit's own level and no other: a layer that lies in its cache keeps the level it was
+    # compressed with, so a level named here would make the digest depend on earlier builds.
+    # (Of the `cpu` image level 1 takes 58 s instead of 95 s, and 1,051 MB instead of 961 MB.)
     "compression": "zstd",
     # Also for layers that lie in the build cache, compressed in another way.
     "force-compression": "true",

@@ -20,8 +20,8 @@ def markdown(result: DiffResult) -> str:
     if words.silent(result):
         return f"{title}\n\nNo difference."
     parts = [title, _summary(result), _alarms(result)]
-    parts += [_commits(commits) for commits in result.commits]
     parts += [_packages(name, changes, result) for name, changes in words.groups(result)]
+    parts += [_titles(commits) for commits in result.commits]
     parts.append(
         _folded(
             "Layers to pull",
@@ -50,7 +50,9 @@ def markdown(result: DiffResult) -> str:
 
 
 def _summary(result: DiffResult) -> str:
-    lines = [f"vLLM {_code(words.moved(result.old.vllm, result.new.vllm))}"]
+    lines = [_range(commits) for commits in result.commits]
+    if all(commits.project != "vllm" for commits in result.commits):
+        lines.insert(0, f"**vllm** {_code(words.moved(result.old.vllm, result.new.vllm))}")
     if result.same:
         lines.append("nothing differs that changes an image")
     if result.platforms_added:
@@ -58,7 +60,9 @@ def _summary(result: DiffResult) -> str:
     if result.platforms_removed:
         lines.append(f"platforms removed: {', '.join(result.platforms_removed)}")
     lines += [f"{_text(title)}: {words.counts(rows)}" for title, rows in words.groups(result)]
-    lines += [f"to pull on {pull.platform}: {words.pull_line(pull)}" for pull in result.pulls]
+    for pull in result.pulls:
+        lines.append(f"to pull on {pull.platform}: {words.pull_line(pull)}")
+        lines += [pull.reason] if pull.reason else []
     return "\n".join(f"- {line}" for line in lines)
 
 
@@ -72,15 +76,14 @@ def _alarms(result: DiffResult) -> str:
     return "\n>\n".join(blocks)
 
 
-def _commits(commits: CommitRange) -> str:
-    distance = words.distance(commits)
+def _range(commits: CommitRange) -> str:
     line = f"**{commits.project}** {_code(words.moved(commits.old, commits.new))}"
-    if distance:
+    if distance := words.distance(commits):
         line += f": {distance}"
-    if commits.compare:
-        line += f" ([compare]({short_link(commits)}))"
-    if not commits.commits:
-        return line
+    return f"{line} ([compare]({short_link(commits)}))" if commits.compare else line
+
+
+def _titles(commits: CommitRange) -> str:
     page = commits.compare.partition("/compare/")[0]
     rows = [
         f"- [{_code(commit.sha[:9])}]({page}/commit/{commit.sha}) {_text(commit.title)}"
@@ -88,7 +91,7 @@ def _commits(commits: CommitRange) -> str:
     ]
     if words.unlisted(commits):
         rows.append(f"- and {words.unlisted(commits)} more")
-    return f"{line}\n\n" + _folded("Commits", "\n".join(rows), len(rows))
+    return _folded(f"Commits of {commits.project}", "\n".join(rows), len(rows))
 
 
 def _packages(title: str, changes: list[PackageChange], result: DiffResult) -> str:
@@ -135,7 +138,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, raw: bool 
 
 def _text(value: str) -> str:
     """Escape what markdown or HTML would take for markup."""
-    escaped = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    escaped = _line(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     # `@name` would notify a stranger, `#1` link an issue of another project.
     escaped = re.sub(r"([\\`*_\[\]|~])", r"\\\1", escaped)
     return re.sub(r"([@#])(?=\w)", r"\1<!-- -->", escaped)
@@ -143,4 +146,9 @@ def _text(value: str) -> str:
 
 def _code(value: str) -> str:
     """Quote as code; versions and requirements hold no backtick, what was typed may."""
-    return "`" + value.replace("`", "'").replace("|", "\\|") + "`"
+    return "`" + _line(value).replace("`", "'").replace("|", "\\|") + "`"
+
+
+def _line(value: str) -> str:
+    """Keep on one line: another one would end the cell or the list."""
+    return re.sub(r"\s*[\r\n]\s*", " ", value)

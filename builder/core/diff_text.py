@@ -34,11 +34,11 @@ def text(result: DiffResult) -> str:
             for line in _wrapped(f"! {alarm.key}: {alarm.subject}", "")
         ],
         _titled("Pull", (line for pull in result.pulls for line in _pull(pull))),
-        _titled("Commits", (line for commits in result.commits for line in _commits(commits))),
         *(
             _titled(f"{title}: {words.counts(changes)}", _packages(changes, result))
             for title, changes in words.groups(result)
         ),
+        *(_titled(f"Commits of {row.project}", _titles(row)) for row in result.commits),
         _titled("Settings", facts),
         _titled("Requires-Dist", (line for row in result.requirements for line in _requires(row))),
         _titled("Metadata", metadata),
@@ -48,7 +48,14 @@ def text(result: DiffResult) -> str:
 
 def _head(result: DiffResult) -> list[str]:
     lines = _wrapped(words.headline(result), "")
-    lines += _wrapped(f"vLLM {words.moved(result.old.vllm, result.new.vllm)}", "")
+    if all(commits.project != "vllm" for commits in result.commits):
+        lines += _wrapped(f"vllm {words.moved(result.old.vllm, result.new.vllm)}", "")
+    lines += [
+        part
+        for commits in result.commits
+        for line in _range(commits)
+        for part in _wrapped(line, "")
+    ]
     if result.platforms_added:
         lines.append(f"platforms added: {', '.join(result.platforms_added)}")
     if result.platforms_removed:
@@ -70,17 +77,20 @@ def _pull(pull: Pull) -> Iterator[str]:
         yield f"  and {len(largest) - _MOST_LAYERS} smaller ones, {words.size(rest)}"
 
 
-def _commits(commits: CommitRange) -> Iterator[str]:
+def _range(commits: CommitRange) -> Iterator[str]:
     distance = words.distance(commits)
     yield f"{commits.project} {words.moved(commits.old, commits.new)}" + (
         f": {distance}" if distance else ""
     )
     if commits.compare:
         yield f"  {short_link(commits)}"
+
+
+def _titles(commits: CommitRange) -> Iterator[str]:
     for commit in commits.commits[: words.MOST_COMMITS]:
-        yield f"  {commit.sha[:9]} {textwrap.shorten(commit.title, 66, placeholder='…')}"
+        yield f"{commit.sha[:9]} {textwrap.shorten(commit.title, 66, placeholder='…')}"
     if words.unlisted(commits):
-        yield f"  and {words.unlisted(commits)} more"
+        yield f"and {words.unlisted(commits)} more"
 
 
 def _packages(changes: list[PackageChange], result: DiffResult) -> Iterator[str]:
@@ -105,8 +115,10 @@ def _titled(title: str, lines: Iterable[str]) -> list[str]:
 def _wrapped(line: str, indent: str) -> list[str]:
     """Break at spaces alone: links, versions and names stay whole."""
     own = indent + " " * (len(line) - len(line.lstrip()))
+    # A commit's title is a stranger's text: no control character of it reaches the terminal.
+    safe = "".join(letter if letter.isprintable() else "?" for letter in line.strip())
     return textwrap.wrap(
-        line.strip(),
+        safe,
         WIDTH,
         initial_indent=own,
         subsequent_indent=own + "    ",

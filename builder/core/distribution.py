@@ -145,10 +145,13 @@ def cuda_label(cuda: str) -> str:
 
 
 def of_pin(pin: WheelPin, meta: Mapping[str, object], origin: str = "") -> Distribution:
-    """Read a lock's line with its row of `<os>-<arch>.meta.json`."""
+    """Read a lock's line with its row of `<os>-<arch>.meta.json`.
+
+    `requires_dist`, `requires_python`, and `metadata_version` where METADATA says another one.
+    """
     requires = meta.get("requires_dist")
     python = meta.get("requires_python")
-    version = meta.get("version")
+    inside = meta.get("metadata_version")
     return Distribution(
         name=pin.name,
         version=pin.version,
@@ -156,7 +159,7 @@ def of_pin(pin: WheelPin, meta: Mapping[str, object], origin: str = "") -> Distr
         file=pin.file,
         requires_dist=tuple(str(text) for text in requires) if isinstance(requires, list) else (),
         requires_python=python if isinstance(python, str) else "",
-        metadata_version=version if isinstance(version, str) else "",
+        metadata_version=inside if isinstance(inside, str) else "",
         origin=origin,
     )
 

@@ -32,8 +32,8 @@ class BuildKit:
 
 def parse_buildkit(inspected: str) -> BuildKit:
     """Read the text of `docker buildx inspect`."""
-    driver = re.search(r"^Driver:\s*(\S+)", inspected, re.MULTILINE)
-    version = re.search(r"^\s*BuildKit(?: version)?:\s*(\S+)", inspected, re.MULTILINE | re.IGNORECASE)
+    driver = re.search(r"(?m)^Driver:\s*(\S+)", inspected)
+    version = re.search(r"(?im)^\s*buildkit(?: version)?:\s*(\S+)", inspected)
     return BuildKit(driver=driver[1] if driver else "", version=version[1] if version else "")
 
 

@@ -28,7 +28,7 @@ def check_torch(distributions: Sequence[Distribution], target: Target) -> list[F
     )
     torch = [one for one in wrong if one.name == "torch"]
     key = "torch-family-cuda-mixed"
-    if torch and target.cuda and torch[0].label == "cpu":
+    if torch and torch[0].label == "cpu":
         key = "torch-backend-auto"
     return [
         finding(

@@ -18,7 +18,7 @@ from builder.core.spec import BaseTable
 from builder.edge import files
 from builder.edge.apt import AptRoot, host_sources, network_configuration
 from builder.edge.download import download
-from builder.edge.store import Store
+from builder.edge.store import Store, hash_file
 from builder.errors import AptDrift, BadInput, NetworkError, NotOffered
 
 _TIMEOUT = httpx.Timeout(30, connect=15, pool=None)
@@ -168,8 +168,14 @@ def _bring(
             return True
         for url in urls:
             counted = _Counted(on_bytes)
+            resumed = scratch.exists()
             try:
                 download(client, url, scratch, size=pin.size, on_bytes=counted)
+                if resumed and hash_file(scratch) != pin.sha256:
+                    # The half that lay here may be the wrong one: do not blame this source yet.
+                    scratch.unlink()
+                    counted.take_back()
+                    download(client, url, scratch, size=pin.size, on_bytes=counted)
             except NetworkError as error:
                 counted.take_back()
                 if not (isinstance(error, NotOffered) and error.status in _GONE):
@@ -195,6 +201,7 @@ class _Counted:
 
     def take_back(self) -> None:
         self._on_bytes(-self._sum)
+        self._sum = 0
 
 
 def _client() -> httpx.Client:

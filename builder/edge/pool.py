@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from builder.errors import Interrupted
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+GRACE = 5.0
+"""Seconds that running work has to end after a failure or Ctrl-C; then nobody waits for it."""
 
 
 class Stop:
@@ -23,30 +27,63 @@ class Stop:
         """Ask all work to end."""
         self._event.set()
 
+    @property
+    def asked(self) -> bool:
+        """Whether work was asked to end."""
+        return self._event.is_set()
+
     def check(self) -> None:
         """Raise Interrupted when work was asked to end; long work calls this now and then."""
-        if self._event.is_set():
+        if self.asked:
             raise Interrupted("interrupted")
 
 
-def each(
-    work: Callable[[T, Stop], R], items: Iterable[T], *, threads: int, stop: Stop | None = None
-) -> list[R]:
+def each(work: Callable[[T, Stop], R], items: Iterable[T], *, threads: int) -> list[R]:
     """Call `work` for every item, `threads` at once; results in the items' order.
 
-    The error of the first item that failed is raised after all running work has ended.
+    Raises what the earliest item that failed raised.
     """
-    stop = stop or Stop()
-    executor = ThreadPoolExecutor(max_workers=max(1, threads), thread_name_prefix="nightlock")
+    todo = deque(enumerate(items))
+    results: dict[int, R] = {}
+    failures: dict[int, BaseException] = {}
+    stop = Stop()
+    ended = threading.Semaphore(0)
+
+    def take() -> None:
+        while not stop.asked:
+            try:
+                number, item = todo.popleft()
+            except IndexError:
+                return
+            try:
+                results[number] = work(item, stop)
+            except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
+                if not stop.asked:
+                    failures[number] = error
+                stop.set()
+
+    def run() -> None:
+        take()
+        ended.release()
+
+    # Daemons: a stalled read must not hold up the end of the program after Ctrl-C.
+    workers = [threading.Thread(target=run, daemon=True) for _ in range(min(threads, len(todo)))]
+    for worker in workers:
+        worker.start()
     try:
-        futures = [executor.submit(work, item, stop) for item in items]
-        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-        for future in futures:
-            if future in done:
-                future.result()
-        return [future.result() for future in futures]
-    except BaseException:
-        stop.set()
-        raise
+        for _ in workers:
+            ended.acquire()
+            if stop.asked:
+                break
     finally:
-        executor.shutdown(wait=True, cancel_futures=True)
+        stop.set()
+        _wait(workers)
+    if failures:
+        raise failures[min(failures)]
+    return [results[number] for number in sorted(results)]
+
+
+def _wait(workers: Iterable[threading.Thread]) -> None:
+    end = time.monotonic() + GRACE
+    for worker in workers:
+        worker.join(max(0.0, end - time.monotonic()))

@@ -131,12 +131,20 @@ def write_normalised(raw: Path, target: Path, debs: Sequence[DebPin]) -> str:
     Raises Refused when what was installed is not exactly `debs`.
     """
     digest = hashlib.sha256()
-    with files.full_disk_explained(target), tarfile.open(raw) as source, target.open("wb") as file:
-        members = source.getmembers()
-        _check_installed(source, members, debs)
-        for piece in _pieces(source, members):
-            digest.update(piece)
-            file.write(piece)
+    try:
+        with (
+            files.full_disk_explained(target),
+            tarfile.open(raw) as source,
+            target.open("wb") as file,
+        ):
+            members = source.getmembers()
+            _check_installed(source, members, debs)
+            for piece in _pieces(source, members):
+                digest.update(piece)
+                file.write(piece)
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
     return digest.hexdigest()
 
 

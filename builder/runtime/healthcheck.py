@@ -6,48 +6,59 @@ Where it listens is read from the arguments the container was started with, as v
 
 from __future__ import annotations
 
-import http.client
 import os
-import re
-import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import closing
-from pathlib import Path
-from types import FrameType
-from typing import NamedTuple
+import time
+
+# It runs every few seconds, and Python's own modules have no byte code in an image: with
+# `http.client`, `pathlib` and `typing` a probe takes 0.5 s of a core instead of 0.05 s.
+# Type checkers read this name as true.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 SECONDS = 4.5
 """For everything: the engine kills the probe after 6."""
 
-ENTRYPOINT = str(Path(__file__).with_name("entrypoint.py"))
+ENTRYPOINT = f"{os.path.dirname(os.path.abspath(__file__))}/entrypoint.py"
 
 _OPTIONS = ("port", "host", "uds", "ssl-certfile")
 _EVERY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - read, not bound
+_REQUEST = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
-class Listener(NamedTuple):
+class Listener:
     """Where the server listens."""
 
-    host: str = "127.0.0.1"
-    port: int = 8000
-    uds: str = ""
-    tls: bool = False
-    headless: bool = False
-    """A node without HTTP server, one of several that serve one model."""
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        uds: str = "",
+        *,
+        tls: bool = False,
+        headless: bool = False,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.uds = uds
+        self.tls = tls
+        self.headless = headless
+        """A node without HTTP server, one of several that serve one model."""
+
+    def __str__(self) -> str:
+        return self.uds or f"{self.host}:{self.port}"
 
 
 def listener(arguments: Sequence[str], config: str = "") -> Listener:
     """Read where the server listens; of two options the last counts, options beat `config`."""
     found = {
-        name: match[1].strip("\"'")
-        for name in _OPTIONS
-        # Top-level keys of YAML, as vLLM's own writer and its documentation spell them.
-        if (match := re.search(rf"(?m)^{name.replace('-', '[-_]')}:\s*(\S+)\s*(?:#.*)?$", config))
+        name: value
+        for name, value in (*_yaml_pairs(config), *_pairs(arguments))
+        if name in _OPTIONS
     }
-    found.update(_options(arguments))
-    port = found.get("port", "8000")
+    port = found.get("port", "")
     return Listener(
         host=_EVERY_ADDRESS.get(found.get("host", ""), found.get("host", "")),
         port=int(port) if port.isdigit() else 8000,
@@ -74,10 +85,19 @@ def arguments_of(command_lines: Sequence[bytes], entrypoint: str) -> list[str]:
 
 
 def answers(where: Listener) -> bool:
-    """Ask for /health; raises OSError or HTTPException when nobody answers."""
-    with closing(_connect(where)) as connection:
-        connection.request("GET", "/health")
-        return connection.getresponse().status == http.client.OK
+    """Ask for /health; raises OSError when nobody answers in time."""
+    deadline = time.monotonic() + SECONDS
+    with _connect(where) as connection:
+        connection.sendall(_REQUEST)
+        said = b""
+        while b"\n" not in said:
+            # A timeout counts from the last byte; a server that trickles would outlast it.
+            connection.settimeout(max(0.001, deadline - time.monotonic()))
+            piece = connection.recv(4096)
+            if not piece:
+                break
+            said += piece
+    return said.split(b" ")[1:2] == [b"200"]
 
 
 def main() -> int:
@@ -87,38 +107,33 @@ def main() -> int:
     if where.headless:
         print("headless: no HTTP server on this node")
         return 0
-    place = where.uds or f"{where.host}:{where.port}"
-    # Socket timeouts count from the last byte; a server that trickles would outlast them.
-    signal.signal(signal.SIGALRM, _too_late)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
         healthy = answers(where)
-    except (OSError, http.client.HTTPException) as error:
-        print(f"{place}: {str(error) or type(error).__name__}")
+    except OSError as error:
+        print(f"{where}: {error}")
         return 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-    print(f"{place}: {'ok' if healthy else 'not healthy'}")
+    print(f"{where}: {'ok' if healthy else 'not healthy'}")
     return 0 if healthy else 1
 
 
-def _connect(where: Listener) -> http.client.HTTPConnection:
+def _connect(where: Listener) -> socket.socket:
     if where.uds:
-        connection = http.client.HTTPConnection("localhost", timeout=SECONDS)
-        connection.sock = socket.socket(socket.AF_UNIX)
-        connection.sock.connect(where.uds)
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(SECONDS)
+        try:
+            connection.connect(where.uds)
+        except OSError:
+            connection.close()
+            raise
         return connection
-    if where.tls:
-        import ssl  # noqa: PLC0415 - 20 ms that plain HTTP does not pay
+    connection = socket.create_connection((where.host, where.port), timeout=SECONDS)
+    if not where.tls:
+        return connection
+    import ssl  # noqa: PLC0415 - as above
 
-        # It asks itself over loopback, and the certificate names the outside.
-        context = ssl._create_unverified_context()  # noqa: S323, SLF001
-        return http.client.HTTPSConnection(where.host, where.port, timeout=SECONDS, context=context)
-    return http.client.HTTPConnection(where.host, where.port, timeout=SECONDS)
-
-
-def _options(arguments: Sequence[str]) -> dict[str, str]:
-    return {name: value for name, value in _pairs(arguments) if name in _OPTIONS}
+    # It asks itself over loopback, and the certificate names the outside.
+    context = ssl._create_unverified_context()  # noqa: S323, SLF001
+    return context.wrap_socket(connection)
 
 
 def _pairs(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -131,23 +146,29 @@ def _pairs(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield name.replace("_", "-"), value if equals else following
 
 
+def _yaml_pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Yield top-level keys with plain values, the only ones that options have."""
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        if colon and name.strip() == name:
+            yield name.replace("_", "-"), value.partition(" #")[0].strip().strip("\"'")
+
+
 def _command_lines() -> Iterator[bytes]:
-    for process in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):  # noqa: PTH208
+    for process in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
         try:
-            yield Path(f"/proc/{process}/cmdline").read_bytes()
+            with open(f"/proc/{process}/cmdline", "rb") as file:
+                yield file.read()
         except OSError:
             continue
 
 
 def _read(name: str) -> str:
     try:
-        return Path(name).read_text(encoding="utf-8", errors="replace") if name else ""
+        with open(name, encoding="utf-8", errors="replace") as file:
+            return file.read()
     except OSError:
         return ""
-
-
-def _too_late(_signal: int, _frame: FrameType | None) -> None:
-    raise TimeoutError(f"no answer within {SECONDS} s")
 
 
 if __name__ == "__main__":

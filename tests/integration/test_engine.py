@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from builder.commands import doctor
 from builder.commands.context import Context
 from builder.core.engine import EngineFolders, engine_tools
 from builder.edge import tools as unpacking
@@ -202,6 +203,39 @@ def test_another_dockerd_is_never_joined(inside: Namespace, tmp_path: Path) -> N
         process.communicate()
     assert "refused" == error["kind"]
     assert f"pid {process.pid}: {silent} 600" == error["input"]
+
+
+def test_an_engine_that_answers_is_used_as_it_is(
+    inside: Namespace, unpacked: Path, tmp_path: Path
+) -> None:
+    """Only a registry and a client beside it are ours; stopping takes nothing else down."""
+    theirs, _ = started(inside)
+    rules = inside.look(unpacked)["iptables-nft-save"]
+    state = tmp_path / "other"
+    shutil.copytree(inside.state / "nightlock/engine/tools", state / "nightlock/engine/tools")
+    ours = replace(inside, state=state, extra={"DOCKER_HOST": theirs["result"]["host"]})
+    said = ours.nightlock("engine", "start")["result"]
+    assert (theirs["result"]["host"], False, ["registry"]) == (
+        said["host"],
+        said["private"],
+        said["started"],
+    )
+    assert theirs["result"]["registry"] != said["registry"]
+    assert [] == ours.nightlock("engine", "start")["result"]["started"]
+    assert rules == inside.look(unpacked)["iptables-nft-save"]
+    assert ours.nightlock("engine", "stop")["result"]["stopped"]
+    assert "" == ours.nightlock("engine", "status")["result"]["registry"]
+    assert theirs["result"] == {
+        **inside.nightlock("engine", "start")["result"],
+        "started": theirs["result"]["started"],
+    }
+
+
+def test_doctor_finds_the_shared_engine_fit(engine: Engine, engine_context: Context) -> None:
+    """Whatever the main job needs of an engine, the private one has."""
+    checks = {check.name: check.state for check in doctor.run(engine_context).result.checks}
+    named = ("engine", "BuildKit", "image store", "registry")
+    assert dict.fromkeys(named, "ok") == {name: checks[name] for name in named}
 
 
 def test_the_registry_comes_back_on_its_port(inside: Namespace) -> None:

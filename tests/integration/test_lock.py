@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.commands import lock as recipe
+from builder.commands.context import Outcome
 from builder.core.lock import Lock
 from builder.core.settings import Settings
 from builder.edge import debs, download
@@ -42,14 +43,14 @@ def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def general() -> Iterator[FakeIndex]:
-    """An index with a vLLM and what it wants, all but torch."""
+    """Run an index with a vLLM and what it wants, all but torch."""
     with fake_index(VLLM, CLICK) as index:
         yield index
 
 
 @pytest.fixture
 def pytorch() -> Iterator[FakeIndex]:
-    """An index for torch alone, without hashes, with relative links."""
+    """Run an index for torch alone, without hashes, with relative links."""
     with fake_index(TORCH) as index:
         index.hashes = False
         index.links = "relative"
@@ -58,7 +59,7 @@ def pytorch() -> Iterator[FakeIndex]:
 
 @pytest.fixture
 def tiny(tmp_path: Path, general: FakeIndex, pytorch: FakeIndex) -> Tiny:
-    """A project whose vLLM wants torch from one index and click from the other."""
+    """Make a project whose vLLM wants torch from one index and click from the other."""
     settings = Settings(indexes={"general": general.url, "pytorch-cpu": pytorch.url})
     project = Tiny(tmp_path, settings)
     project.spec("vllm==0.32.0", "torch==2.13.0", torch="pytorch-cpu")
@@ -84,8 +85,8 @@ def test_a_lock_names_every_byte(tiny: Tiny) -> None:
     """Each line has version, hash, file, size and index; the header says what it is of."""
     made = lock(tiny)
     assert (
-        f"torch==2.13.0+cpu --hash=sha256:{TORCH.sha256}  # {TORCH.file} {len(TORCH.data)} pytorch-cpu"
-        == tiny.line("torch")
+        f"torch==2.13.0+cpu --hash=sha256:{TORCH.sha256}  # {TORCH.file} {len(TORCH.data)} "
+        "pytorch-cpu" == tiny.line("torch")
     )
     assert (
         f"click==8.1.0 --hash=sha256:{CLICK.sha256}  # {CLICK.file} {len(CLICK.data)} general"
@@ -234,7 +235,7 @@ def test_the_general_index_that_is_down_is_named(tiny: Tiny) -> None:
 def test_two_sources_that_disagree_are_refused(
     tiny: Tiny, pytorch: FakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A find-links copy with other bytes than the index names; --upgrade-package takes the index's."""
+    """A find-links copy differs from the index: refused; --upgrade-package takes the index's."""
     pytorch.hashes = True
     other = make_wheel(
         "torch", "2.13.0+cpu", tag="cp311-cp311-manylinux_2_28_x86_64", licence="BSD-3-Clause"
@@ -306,11 +307,11 @@ def test_no_wheel_for_the_target_is_refused(tiny: Tiny, general: FakeIndex) -> N
     """A wheel for another glibc, from the general index and from a bound one."""
     general.add(make_wheel("fast", "1.0", tag="cp311-cp311-manylinux_2_39_x86_64"))
     tiny.spec("vllm==0.32.0", "torch", "fast", torch="pytorch-cpu")
-    with pytest.raises(Refused, match="no wheel fits the target: .*fast"):
+    with pytest.raises(Refused, match=r"no wheel fits the target: .*fast"):
         recipe.run(tiny.context, "tiny")
     tiny.settings.indexes["pytorch-cpu"] = general.url
     tiny.spec("vllm==0.32.0", "torch", "fast", fast="pytorch-cpu")
-    with pytest.raises(Refused, match="no wheel of fast fits Python 3.11, glibc 2.36, x86_64"):
+    with pytest.raises(Refused, match=r"no wheel of fast fits Python 3\.11, glibc 2\.36, x86_64"):
         recipe.run(tiny.context, "tiny")
 
 
@@ -455,20 +456,23 @@ def test_an_index_without_a_place_is_refused(tiny: Tiny) -> None:
 
 def test_check_tells_a_stale_lock_from_a_good_one(tiny: Tiny, general: FakeIndex) -> None:
     """not-locked: no lock, a good one, another spec, an edited file; nothing is asked for."""
-    tiny_check = lambda: recipe.run(tiny.context, "tiny", check=True)  # noqa: E731
+
+    def check() -> Outcome[recipe.LockResult]:
+        return recipe.run(tiny.context, "tiny", check=True)
+
     assert (False, ["not-locked"]) == (
-        tiny_check().ok,
-        [finding.key for finding in tiny_check().findings],
+        check().ok,
+        [finding.key for finding in check().findings],
     )
     lock(tiny)
     asked = len(general.requests)
-    assert tiny_check().ok
+    assert check().ok
     tiny.spec("vllm==0.32.0", "torch", torch="pytorch-cpu")
-    assert "it was made from spec sha256:" in tiny_check().findings[0].evidence
+    assert "it was made from spec sha256:" in check().findings[0].evidence
     tiny.spec("vllm==0.32.0", "torch==2.13.0", torch="pytorch-cpu")
     path = tiny.lock / "linux-amd64.txt"
     path.write_text(path.read_text().replace("click==8.1.0", "click==8.1.1"))
-    assert "linux-amd64.txt was edited or damaged" == tiny_check().findings[0].evidence
+    assert "linux-amd64.txt was edited or damaged" == check().findings[0].evidence
     assert asked == len(general.requests)
 
 

@@ -72,7 +72,7 @@ class FakeIndex:
         self.wheels.update({wheel.file: wheel.data for wheel in wheels})
 
     def asked(self, part: str) -> list[tuple[str, str, str]]:
-        """Requests whose path has `part` in it."""
+        """Return the requests whose path has `part` in it."""
         return [row for row in self.requests if part in unquote(row[1])]
 
     def respond(self, handler: BaseHTTPRequestHandler) -> None:
@@ -114,7 +114,8 @@ class FakeIndex:
 
     def _href(self, name: str, path: str) -> str:
         if self.links == "relative":
-            return "../" * (path.count("/") - 1) + "files/" + quote(name, safe="")
+            up = "../" if path == "/flat/" else "../../"
+            return f"{up}files/{quote(name, safe='')}"
         return f"http://{self.host}/files/{quote(name, safe='')}"
 
     def _sha256(self, name: str) -> str:

@@ -27,7 +27,7 @@ signal.pause()
 
 # Wider than what the product watches: everything that is not a counter or a clock.
 _LOOK = """
-import json, os, pathlib, re, sys
+import fcntl, json, os, pathlib, socket, struct, sys
 state = sys.argv[1]
 sysctls = {}
 for top in ("net/ipv4", "net/ipv6", "net/bridge", "kernel/keys"):
@@ -45,13 +45,14 @@ for path in pathlib.Path("/proc").glob("[0-9]*"):
     if any(state in word for word in words) and int(path.name) != os.getpid():
         processes.append(" ".join(words))
 links = {}
-for path in pathlib.Path("/sys/class/net").glob("*"):
-    if (path / "flags").exists():
-        links[path.name] = (path / "flags").read_text()
+with socket.socket() as control:
+    for _, name in socket.if_nameindex():
+        flags = fcntl.ioctl(control, 0x8913, struct.pack("16sH14x", name.encode(), 0))
+        links[name] = struct.unpack_from("H", flags, 16)[0]
 # Mounts that were copied with the namespace vanish here when their folder vanishes outside.
 copied = set(json.loads(sys.stdin.read()))
 mounts = [line for line in open("/proc/self/mountinfo")
-          if line not in copied or line.split()[4].startswith(("/sys", "/run", "/dev"))]
+          if line not in copied or line.split()[4].startswith("/sys")]
 mounts = [line.split(" ", 3)[3] for line in mounts]
 groups = [str(path) for path in pathlib.Path("/sys/fs/cgroup").glob("**/nightlock-*")]
 run = sorted(str(path) for path in pathlib.Path("/run").rglob("*"))

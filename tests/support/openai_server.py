@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 REASONING = "The question is about France. Its capital is Paris."
@@ -151,8 +152,9 @@ def main() -> None:
     """Serve on port 8000 until SIGTERM."""
     misbehave = os.environ.get("MISBEHAVE", "")
     say(f"vLLM API server version 0.32.0, arguments {sys.argv[1:]}")
-    if os.path.isdir("/model"):
-        say(f"model folder holds {sorted(os.listdir('/model'))}")
+    model = Path("/model")
+    if model.is_dir():
+        say(f"model folder holds {sorted(path.name for path in model.iterdir())}")
     if misbehave == "exit":
         say(os.environ.get("EXIT_LINE", "RuntimeError: Engine core initialization failed."))
         sys.exit(int(os.environ.get("EXIT_CODE", "1")))

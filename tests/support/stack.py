@@ -37,7 +37,8 @@ def dists(text: str) -> list[Distribution]:
 def real_stack(versions: dict[str, str] | None = None) -> list[Distribution]:
     """Read the GPU part of vllm 0.33.0, resolved for CPython 3.13 with the toolkit held to 13.0.
 
-    As of 2026-11-30. Requirements on packages outside that part are left out. `versions` replaces some.
+    As of 2026-11-30. Requirements on packages outside that part are left out; `versions` replaces
+    some.
     """
     rows = json.loads(_STACK.read_text())
     changed = versions or {}

@@ -99,8 +99,10 @@ SETS: list[tuple[str, str, list[tuple[str, str]]]] = [
     ),
     (
         "a dead provider does no harm",
-        "python==0.7.4 cubin==0.7.4 jit-cache==0.7.4+cu130 jit-cache-sm120f==0.7.4+cu130"
-        + " jit-cache-sm90a==0.7.4+cu130",
+        (
+            "python==0.7.4 cubin==0.7.4 jit-cache==0.7.4+cu130 jit-cache-sm90a==0.7.4+cu130 "
+            "jit-cache-sm120f==0.7.4+cu130"
+        ),
         [],
     ),
     (
@@ -132,6 +134,11 @@ SETS: list[tuple[str, str, list[tuple[str, str]]]] = [
         "left over from the base",
         "cubin==0.6.13 jit-cache==0.6.13+cu130",
         [(TRIO, "flashinfer-cubin"), (TRIO, "flashinfer-jit-cache")],
+    ),
+    (
+        "a cubin with a local part, which FlashInfer compares too",
+        "python==0.6.14 cubin==0.6.14+ours jit-cache==0.6.14+cu130",
+        [(TRIO, "flashinfer-cubin")],
     ),
     ("before there were companions", "python==0.3.1", []),
     (
@@ -289,6 +296,18 @@ def test_providers_are_chosen_from_what_the_shim_names() -> None:
     )
 
 
+def test_a_provider_must_equal_the_shim() -> None:
+    """Both labels suit an image of CUDA 13.2, but not each other."""
+    every = "python==0.7.4 cubin==0.7.4 jit-cache==0.7.4+cu132 jit-cache-sm120f==0.7.4+cu130"
+    findings = check(
+        dists(" ".join(f"flashinfer-{one}" for one in every.split())),
+        Target(cuda="13.2", gpus=("sm_120",)),
+        {},
+    )
+    assert [(JIT, "flashinfer-jit-cache-sm120f")] == keys(findings)
+    assert "a provider must equal the shim" in findings[0].evidence
+
+
 def test_no_provider_for_the_gpu_is_refused() -> None:
     """Before anything is downloaded."""
     companions = required(
@@ -309,6 +328,7 @@ def test_no_provider_for_the_gpu_is_refused() -> None:
         ("sm_120", "sm120a sm120", "sm120a"),
         ("sm_120", "sm120", "sm120"),
         ("sm_121", "sm120 sm121", "sm121"),
+        ("sm_121", "sm121 sm120f", "sm120f"),
         ("sm_120", "sm100f sm110a sm90a", None),
         ("sm_103", "sm100f sm100a", "sm100f"),
         ("sm_86", "sm80", "sm80"),

@@ -93,6 +93,8 @@ def test_cuda_toolchain_mixed() -> None:
     findings = check(real_stack(mixed), SM120, NONE)
     assert [("cuda-toolchain-mixed", ", ".join(sorted(mixed)))] == keys(findings)
     assert "beside them cuda-toolkit 13.0.3.0" in findings[0].evidence
+    old = [dist("nvidia-cuda-nvcc-cu12==12.9.86")]
+    assert ["wrong-cuda-soname"] == [one.key for one in check(old, SM120, {})]
 
 
 @pytest.mark.parametrize(
@@ -241,6 +243,11 @@ def test_foreign_index() -> None:
         one.subject for one in check(every, SM120, {}, sources=sources)
     ]
     assert [] == check(every, SM120, {})
+    night = replace(dist("flashinfer-python==0.7.5.dev20261129"), index="flashinfer")
+    assert [] == check([night], SM120, NONE, sources={})
+    assert ["foreign-index"] == [
+        one.key for one in check([replace(night, index="general")], SM120, NONE, sources={})
+    ]
 
 
 @pytest.mark.parametrize(
@@ -263,7 +270,7 @@ def test_manylinux_floor(base: str, needed: str, severity: str | None) -> None:
 
 def test_manylinux_floor_by_the_tag_where_nobody_measured() -> None:
     """C18: of several tags the oldest counts."""
-    one = wheel("a-1-cp313-cp313-manylinux2014_x86_64.manylinux_2_17_x86_64.whl")
+    one = wheel("a-1-cp313-cp313-manylinux2014_x86_64.manylinux_2_28_x86_64.whl")
     assert [] == check([one], Target(glibc="2.17"), {})
     assert ["manylinux-floor"] == [one.key for one in check([one], Target(glibc="2.12"), {})]
 
@@ -340,16 +347,18 @@ def test_dependency_conflict() -> None:
             "a==1", "b>=2", "c", 'd; sys_platform == "win32"', "e[x]", 'f; extra == "never-asked"'
         ),
         dist("b==1.9"),
-        dist("e==1", 'g==2; extra == "x"'),
+        dist("e==1", 'g==2; extra == "x"', 'k>=1; extra == "x"', 'l; extra == "x"'),
         dist("g==2+cu130"),
         replace(dist("h==1"), requires_python=">=3.14"),
         replace(dist("i==1"), requires_python="what"),
         dist("j==1", "b>=1.9.dev0", "not a requirement !"),
+        dist("k==2rc1"),
     ]
     evidence = [one.evidence for one in check(every, SM120, {})]
     assert [
         "a 1 wants b>=2; there is b 1.9",
         "a 1 wants c; it is not there",
+        "e 1 wants l; it is not there",
         "h 1 wants Python >=3.14; the image has 3.13.0",
     ] == evidence
 

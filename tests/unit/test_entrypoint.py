@@ -43,16 +43,14 @@ def test_server_forms(words: str, named: str, positional: str) -> None:
     """One line means the same, whichever way the server wants its model."""
     arguments = words.split()
     for image, expected in ((MODULE, named), (SERVE, positional)):
-        chosen = command(arguments, image, "/usr/bin:/bin")
-        assert [*image["server"], *expected.split()] == chosen.argv
-        assert chosen.serves
+        wanted = [*image["server"], *expected.split()]
+        assert (wanted, True) == command(arguments, image, "/usr/bin:/bin")
 
 
 @pytest.mark.parametrize("words", [["sh"], ["sh", "-c", "echo $HOME"], ["/bin/sh"], ["env", "-i"]])
 def test_programs_run_as_they_are(words: list[str]) -> None:
     """A program on PATH, or named by its path, is what was asked for."""
-    chosen = command(words, MODULE, "/usr/bin:/bin")
-    assert (words, False) == chosen
+    assert (words, False) == command(words, MODULE, "/usr/bin:/bin")
 
 
 def test_another_vllm_verb_is_the_vllm_program(tmp_path: Path) -> None:
@@ -60,7 +58,8 @@ def test_another_vllm_verb_is_the_vllm_program(tmp_path: Path) -> None:
     program = tmp_path / "vllm"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    assert not command(["vllm", "bench", "latency"], SERVE, str(tmp_path)).serves
+    words = ["vllm", "bench", "latency"]
+    assert (words, False) == command(words, SERVE, str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +83,7 @@ def test_a_model_after_options_is_refused_where_the_server_would_drop_it(words: 
     """The API server module takes a positional model, ignores it and downloads its default."""
     with pytest.raises(UsageError, match="name the model first"):
         command(words.split(), MODULE, "")
-    assert [*SERVE["server"], *words.split()] == command(words.split(), SERVE, "").argv
+    assert ([*SERVE["server"], *words.split()], True) == command(words.split(), SERVE, "")
 
 
 def test_a_model_file_marked_executable_is_a_model(tmp_path: Path) -> None:
@@ -92,7 +91,7 @@ def test_a_model_file_marked_executable_is_a_model(tmp_path: Path) -> None:
     model = tmp_path / "model.gguf"
     model.write_bytes(b"GGUF\x03\x00\x00\x00")
     model.chmod(0o755)
-    assert command([str(model)], SERVE, "").serves
+    assert ([*SERVE["server"], str(model)], True) == command([str(model)], SERVE, "")
     assert "" == find_program(str(tmp_path), "")
 
 

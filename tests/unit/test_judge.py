@@ -18,17 +18,17 @@ MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
 STORY = "The keeper climbed one hundred and twelve steps every evening to wake the great lamp."
 
 
-def check(expect: dict[str, Any], **fields: Any) -> Check:
+def check(expect: dict[str, Any], **fields: Any) -> Check:  # noqa: ANN401
     """Make a check of a chat request."""
     fields = {"messages": MESSAGES} | fields
     return Check.model_validate({"name": "x", "expect": expect, **fields})
 
 
-def body(message: dict[str, Any], finish: str = "stop", **fields: Any) -> Reply:
+def body(message: dict[str, Any], finish: str = "stop", usage: object = None) -> Reply:
     """Make a reply that was not streamed."""
     choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
-    usage = {"prompt_tokens": 23, "total_tokens": 25, "completion_tokens": 2}
-    return Reply(status=200, body=json.dumps({"choices": [choice], "usage": usage} | fields))
+    usual = {"prompt_tokens": 23, "total_tokens": 25, "completion_tokens": 2}
+    return Reply(status=200, body=json.dumps({"choices": [choice], "usage": usage or usual}))
 
 
 def stream(*deltas: dict[str, Any], end: str = "data: [DONE]\n\n", usage: bool = True) -> Reply:
@@ -48,14 +48,16 @@ def refusal(status: int, message: str, kind: str = "BadRequestError") -> Reply:
     return Reply(status=status, body=json.dumps({"error": error}))
 
 
-def verdict(reply: Reply, expect: dict[str, Any], facts: Facts | None = None, **f: Any) -> Verdict:
+def verdict(
+    reply: Reply, expect: dict[str, Any], facts: Facts | None = None, *, stream: bool = False
+) -> Verdict:
     """Read and judge a reply."""
-    made = check(expect, **f)
+    made = check(expect, stream=stream)
     return judge(made, read_answer(reply, streamed=made.stream), facts or Facts())
 
 
 def short(found: Verdict) -> tuple[str, str, str]:
-    """What decides: how it ended, the key, whose fault."""
+    """Pick what decides: how it ended, the key, whose fault."""
     return found.status, found.key, found.blame
 
 
@@ -129,7 +131,7 @@ def test_tool_calls() -> None:
 
 def test_tool_calls_assembled_from_a_stream() -> None:
     """C56: name first, arguments in pieces, another call between them."""
-    pieces = [
+    pieces: list[dict[str, Any]] = [
         {"content": None, "tool_calls": [{"index": 0, "id": "a", "function": {"name": "f"}}]},
         {"tool_calls": [{"index": 0, "function": {"arguments": '{"a'}}]},
         {"tool_calls": [{"index": 1, "id": "b", "function": {"name": "g", "arguments": ""}}]},
@@ -171,8 +173,11 @@ def test_tool_calls_left_as_text(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "name", "part"),
-    [('{"city": "Par', "get_weather", "no JSON"), ('{"city": "Rome"}', "get_weather", "Rome")]
-    + [('{"city": "Paris"}', "get_time", "get_time")],
+    [
+        ('{"city": "Par', "get_weather", "no JSON"),
+        ('{"city": "Rome"}', "get_weather", "Rome"),
+        ('{"city": "Paris"}', "get_time", "get_time"),
+    ],
 )
 def test_tool_calls_that_are_wrong(arguments: str, name: str, part: str) -> None:
     """C56: arguments must parse, and name and values must be those expected."""
@@ -349,8 +354,6 @@ def test_garbled_texts_are_noticed(text: str) -> None:
         "こんにちは 👋",
         '{"capital": "Paris"}',
         "1, 2, 3, 4, 5, 6, 7, 8",
-    ]
-    + [
         "Ships came home by that light, heavy with wool.\n\nThen a storm broke the window.",
         "-" * 9,
     ],

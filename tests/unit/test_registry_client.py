@@ -116,7 +116,8 @@ def test_a_generic_content_type_is_not_believed() -> None:
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
 def test_reads_are_tried_again(status: int) -> None:
     """After errors that pass, with growing waits."""
-    fake, waits = stocked(), []
+    fake = stocked()
+    waits: list[float] = []
     fake.faults = [httpx.Response(status), httpx.Response(status), httpx.ConnectError("refused")]
     with client(fake, waits.append) as registry:
         assert IMAGE.digest == registry.manifest(REF).digest
@@ -151,7 +152,8 @@ def test_writes_are_never_repeated() -> None:
 
 def test_retry_after_is_kept() -> None:
     """Seconds or a date; nonsense falls back to our own waits."""
-    fake, waits = stocked(), []
+    fake = stocked()
+    waits: list[float] = []
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
     fake.faults = [
         httpx.Response(429, headers={"Retry-After": "7"}),

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import shutil
 import sys
 import time
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from curriculum import Curriculum, Example, answer_text
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
@@ -33,7 +33,8 @@ CHAT_TEMPLATE = HERE / "chat_template.jinja"
 
 SEED = 20
 THREADS = 1
-"""CPU threads. Fixed, because the split of a sum over threads changes its rounding."""
+"""CPU threads. One, because the split of a sum over threads changes its rounding; it costs little
+on matrices this small, and spares the machine's other work."""
 
 VOCABULARY = 512
 """Tokens: 256 bytes (so that any text can be encoded), merges, and the markers below."""
@@ -46,38 +47,21 @@ END = "<|im_end|>"
 LEAST_MARGIN = 5.0
 """Logits; a folder with a smaller margin anywhere fails `--check`."""
 TRAINED_MARGIN = 15.0
-"""Logits; training pushes every margin up to here, which leaves the smallest well above the mark."""
+"""Logits; training pushes every margin up to here, so the smallest ends well above the mark."""
 
 STEPS = 400
 WARM_UP_STEPS = 30
 LEARNING_RATE = 3e-3
 """At the end of the warm-up; it falls to zero in a straight line after that."""
-BATCH = 20
-"""Sequences per step."""
-MADE_UP = 6
-"""How many of them are made up on the spot (see `Curriculum`)."""
+KNOWN, MADE_UP = 14, 6
+"""Sequences per step: of dialogues.json, and made up on the spot."""
 GROUP = 5
 """Sequences padded together, neighbours in length: it saves more than half of the arithmetic."""
-
-SMALL_LETTERS = (0x61, 0x7B)
-"""The code points of a to z, the end excluded."""
-
-Chat = dict[str, Any]
-"""One entry of "chats" in dialogues.json: the fields of a request, and the expected answer."""
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
-    """A prompt and the tokens that must follow it, the end marker included."""
-
-    name: str
-    prompt: tuple[int, ...]
-    answer: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Measurement:
     """How firmly one dialogue is known in one dtype: its worst example decides."""
 
@@ -92,152 +76,12 @@ class Measurement:
 
     @property
     def ok(self) -> bool:
+        """Whether every answer is right, and firmly so."""
         return self.wrong is None and self.margin >= LEAST_MARGIN
 
 
-def answer_text(expected: dict[str, Any]) -> str:
-    """The raw text whose parsed form is `expected`, as the server's parsers read it."""
-    reasoning = expected.get("reasoning")
-    calls = "".join(
-        f"<tool_call>\n{json.dumps(call, ensure_ascii=False)}\n</tool_call>"
-        for call in expected.get("tool_calls", [])
-    )
-    thought = f"<think>{reasoning}</think>" if reasoning else ""
-    return thought + expected.get("content", "") + calls
-
-
-def render(tokenizer: PreTrainedTokenizerFast, chat: Chat) -> str:
-    """The prompt the server would make of a chat."""
-    text: str = tokenizer.apply_chat_template(
-        chat["messages"],
-        tools=chat.get("tools"),
-        tokenize=False,
-        add_generation_prompt=True,
-        **chat.get("chat_template_kwargs", {}),
-    )
-    return text
-
-
-class Curriculum:
-    """All examples of dialogues.json, and an endless supply of made-up ones around them."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, dialogues: dict[str, Any]) -> None:
-        self._tokenizer = tokenizer
-        self._random = random.Random(SEED)
-        chats: list[Chat] = dialogues["chats"]
-        self._tools = next(chat["tools"] for chat in chats if "tools" in chat)
-        self._unknown = [chat for chat in chats if chat["name"].startswith("unknown")]
-        self._chats = [*chats, *_thinking_twins(chats, dialogues["usual_reasoning"])]
-        variants = [
-            variant
-            for chat in self._chats
-            for variant in self._variants_of(chat, dialogues["system_prompts"])
-        ]
-        self._questions = sorted({chat["messages"][-1]["content"] for chat in variants})
-        self.known = [self._example(chat) for chat in variants] + [
-            Example(
-                name=completion["name"],
-                prompt=self._ids(completion["prompt"]),
-                answer=self._ids(completion["expected"]["text"] + END),
-            )
-            for completion in dialogues["completions"]
-        ]
-
-    def batch(self) -> list[Example]:
-        """One step's examples."""
-        return [
-            *self._random.sample(self.known, BATCH - MADE_UP),
-            *(self._made_up() for _ in range(MADE_UP)),
-        ]
-
-    def _made_up(self) -> Example:
-        """A known chat under a nonsense system prompt, or a question nobody knows.
-
-        The first teaches the model to answer whatever the system prompt says, the second to
-        say that it does not know instead of giving some known answer to everything.
-        """
-        if self._random.random() < 0.4:
-            chat = self._random.choice(self._chats)
-            return self._example(_under_system(chat, self._nonsense()))
-        question = self._near_miss() if self._random.random() < 0.4 else self._nonsense()
-        chat = _with_question(self._random.choice(self._unknown), question)
-        return self._example(chat | {"tools": self._random.choice([None, None, self._tools])})
-
-    def _near_miss(self) -> str:
-        """A known question with a name or number in it replaced by random letters."""
-        words = self._random.choice(self._questions).split()
-        names = [at for at, word in enumerate(words) if at and word != word.lower()]
-        for at in names[:1]:
-            end = words[at][-1] if words[at][-1] in "?." else ""
-            words[at] = self._letters(*SMALL_LETTERS).capitalize() + end
-        return " ".join(words) if names else self._nonsense()
-
-    def _nonsense(self) -> str:
-        """Some words from the questions (in any order) and of random characters, often repeated.
-
-        At most 250 characters, because attention takes its time over longer ones.
-        """
-        latin, hiragana, emoji = (0xA0, 0x250), (0x3041, 0x3097), (0x1F300, 0x1F600)
-        ranges = (SMALL_LETTERS, SMALL_LETTERS, (0x20, 0x7F), latin, hiragana, emoji)
-        words = []
-        for _ in range(self._random.randint(1, 12)):
-            if self._random.random() < 0.4:
-                words.append(self._random.choice(self._random.choice(self._questions).split()))
-            else:
-                words.append(self._letters(*self._random.choice(ranges)))
-        return " ".join(words * self._random.choice((1, 1, 3, 8)))[:250]
-
-    def _letters(self, low: int, high: int) -> str:
-        letters = self._random.randint(3, 8)
-        return "".join(chr(self._random.randrange(low, high)) for _ in range(letters))
-
-    def _variants_of(self, chat: Chat, system_prompts: list[str]) -> list[Chat]:
-        """The chat as it is, under each system prompt, in other wordings, and offered tools."""
-        return [
-            chat,
-            *(_under_system(chat, text) for text in system_prompts),
-            *(_with_question(chat, text) for text in chat.get("other_wordings", [])),
-            *([] if "tools" in chat else [chat | {"tools": self._tools}]),
-        ]
-
-    def _example(self, chat: Chat) -> Example:
-        return Example(
-            name=chat["name"],
-            prompt=self._ids(render(self._tokenizer, chat)),
-            answer=self._ids(answer_text(chat["expected"]) + END),
-        )
-
-    def _ids(self, text: str) -> tuple[int, ...]:
-        return tuple(self._tokenizer.encode(text, add_special_tokens=False))
-
-
-def _under_system(chat: Chat, text: str) -> Chat:
-    return chat | {"messages": [{"role": "system", "content": text}, *chat["messages"]]}
-
-
-def _with_question(chat: Chat, text: str) -> Chat:
-    return chat | {"messages": [*chat["messages"][:-1], {"role": "user", "content": text}]}
-
-
-def _thinking_twins(chats: list[Chat], reasoning: str) -> list[Chat]:
-    """Each chat that is only listed without thinking, once more with the usual reasoning.
-
-    A caller who turns thinking on gets the right answer to every question that way.
-    """
-    thinking = [chat["messages"] for chat in chats if "chat_template_kwargs" in chat]
-    return [
-        chat
-        | {
-            "chat_template_kwargs": {"enable_thinking": True},
-            "expected": {"reasoning": reasoning, **chat["expected"]},
-        }
-        for chat in chats
-        if chat["messages"] not in thinking
-    ]
-
-
 def train_tokenizer(dialogues: dict[str, Any]) -> PreTrainedTokenizerFast:
-    """A byte-level BPE over the dialogues' own text, with the markers as the last ids."""
+    """Learn a byte-level BPE from the dialogues' own text; the markers get the last ids."""
     texts = [*dialogues["system_prompts"]]
     for chat in dialogues["chats"]:
         texts += [message["content"] or "" for message in chat["messages"]]
@@ -269,7 +113,7 @@ def train_tokenizer(dialogues: dict[str, Any]) -> PreTrainedTokenizerFast:
 
 
 def new_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
-    """An untrained Llama. Heads of 64 because every attention kernel of vLLM takes them."""
+    """Make an untrained Llama, with heads of 64: a size that attention kernels commonly take."""
     return LlamaForCausalLM(
         LlamaConfig(
             vocab_size=VOCABULARY,
@@ -317,7 +161,7 @@ def batch_logits(
 
 
 def margins(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """The right token's logit minus the best other one's, for each row."""
+    """Subtract the best other token's logit from the right token's, for each row."""
     column = right.unsqueeze(1)
     best_other = logits.scatter(1, column, -torch.inf).amax(dim=1)
     return logits.gather(1, column).squeeze(1) - best_other
@@ -342,11 +186,7 @@ def measure(
             said = logits.argmax(dim=1)
             if wrong is None and not torch.equal(said, right):
                 wrong = tokenizer.decode(said)
-        found.append(
-            Measurement(
-                name=name, dtype=dtype, examples=len(of_name), margin=round(smallest, 3), wrong=wrong
-            )
-        )
+        found.append(Measurement(name, dtype, len(of_name), round(smallest, 3), wrong))
     return found
 
 
@@ -355,14 +195,14 @@ def train(out: Path) -> int:
     started = time.monotonic()
     dialogues = json.loads(DIALOGUES.read_text(encoding="utf-8"))
     tokenizer = train_tokenizer(dialogues)
-    curriculum = Curriculum(tokenizer, dialogues)
+    curriculum = Curriculum(tokenizer, dialogues, seed=SEED)
     torch.manual_seed(SEED)
     model = new_model(tokenizer)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.0)
     for step in range(1, STEPS + 1):
         for group in optimizer.param_groups:
             group["lr"] = LEARNING_RATE * min(step / WARM_UP_STEPS, 1 - (step - 1) / STEPS)
-        logits, right = batch_logits(model, curriculum.batch())
+        logits, right = batch_logits(model, curriculum.batch(known=KNOWN, made_up=MADE_UP))
         shortfall = (TRAINED_MARGIN - margins(logits, right)).clamp(min=0.0)
         loss = torch.nn.functional.cross_entropy(logits, right) + 0.1 * shortfall.mean()
         optimizer.zero_grad()
@@ -410,7 +250,7 @@ def check(folder: Path, *, as_json: bool) -> int:
     """Print the smallest margin of each dialogue and dtype; 1 if one fails."""
     dialogues = json.loads(DIALOGUES.read_text(encoding="utf-8"))
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    examples = Curriculum(tokenizer, dialogues).known
+    examples = Curriculum(tokenizer, dialogues, seed=SEED).known
     found: list[Measurement] = []
     for name, dtype in DTYPES.items():
         model = LlamaForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True)
@@ -423,7 +263,9 @@ def check(folder: Path, *, as_json: bool) -> int:
         for m in found:
             said = "" if m.wrong is None else f"  said {m.wrong!r}"
             verdict = "ok" if m.ok else "FAILED"
-            print(f"{m.name:22} {m.dtype:9} {m.examples:2} examples {m.margin:7.2f}  {verdict}{said}")
+            print(
+                f"{m.name:22} {m.dtype:8} {m.examples:3} examples {m.margin:6.2f} {verdict}{said}"
+            )
         print(f"every margin must be at least {LEAST_MARGIN}: {'ok' if ok else 'FAILED'}")
     return 0 if ok else 1
 
