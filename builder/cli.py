@@ -1,4 +1,4 @@
-"""The command line: options in, one recipe called, one exit code out.
+"""The command line: every verb with its options; each calls one recipe.
 
 Everything heavy is imported inside the verb that needs it, so that `--help` stays instant.
 """
@@ -6,18 +6,18 @@ Everything heavy is imported inside the verb that needs it, so that `--help` sta
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
+from builder import invoke
 from builder.errors import BadInput, Interrupted, NightlockError
 from builder.output import Output
 
@@ -41,130 +41,11 @@ engine_app = typer.Typer(
 app.add_typer(
     engine_app, name="engine", short_help="A private, throwaway Docker Engine: start, stop, status."
 )
+verb = functools.partial(invoke.verb, parent=app)
+engine_verb = functools.partial(invoke.verb, parent=engine_app, prefix="engine-")
 
 # Typer keeps its own copy of click and exports one leaf of its exceptions; this is their base.
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
-
-_COMMON: dict[str, tuple[Any, object]] = {
-    "json": (
-        Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")],
-        False,
-    ),
-    "verbose": (
-        Annotated[bool, typer.Option("--verbose", "-v", help="Say more; tracebacks on errors.")],
-        False,
-    ),
-    "project": (
-        Annotated[
-            Path | None,
-            typer.Option("--project", metavar="DIR", help="Folder that holds images/ and lock/."),
-        ],
-        None,
-    ),
-}
-_EVENTS: dict[str, tuple[Any, object]] = {
-    "events": (
-        Annotated[
-            Path | None,
-            typer.Option("--events", metavar="FILE", help="Append progress as NDJSON lines."),
-        ],
-        None,
-    ),
-}
-
-Recipe = Callable[..., "Outcome[Any]"]
-"""Takes a Context and its own options, gives an Outcome."""
-
-
-def verb(
-    name: str, *, parent: typer.Typer = app, needs_project: bool = True, long: bool = False
-) -> Callable[[Recipe], Recipe]:
-    """Register a recipe as a verb; adds the options every verb has.
-
-    The decorated function is called with a Context and its own options. `long` adds `--events`.
-    """
-    common = {**_COMMON, **(_EVENTS if long else {})}
-
-    def decorate(recipe: Recipe) -> Recipe:
-        def call(**options: Any) -> None:  # noqa: ANN401 - whatever the verb declares
-            shared = {key: options.pop(key) for key in common}
-            execute(
-                name if parent is app else f"engine-{name}",
-                functools.partial(recipe, **options),
-                needs_project=needs_project,
-                **shared,
-            )
-
-        # Typer wants real types; Context and Outcome are not imported at start-up.
-        names = {**recipe.__globals__, "Context": object, "Outcome": list}
-        hints = get_type_hints(recipe, names, include_extras=True)
-        own = [
-            parameter.replace(annotation=hints[key])
-            for key, parameter in list(inspect.signature(recipe).parameters.items())[1:]
-        ]
-        extra = [
-            inspect.Parameter(
-                key, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
-            )
-            for key, (annotation, default) in common.items()
-        ]
-        call.__doc__ = recipe.__doc__
-        call.__signature__ = inspect.Signature([*own, *extra])  # type: ignore[attr-defined]
-        call.__annotations__ = {p.name: p.annotation for p in [*own, *extra]}
-        # Given whole: Typer cuts what it takes from the docstring after 45 characters.
-        summary = (recipe.__doc__ or "").splitlines()[0]
-        parent.command(name, short_help=summary)(call)
-        return recipe
-
-    return decorate
-
-
-def execute(
-    name: str,
-    recipe: Callable[[Context], Outcome[Any]],
-    *,
-    needs_project: bool,
-    json: bool,
-    verbose: bool,
-    project: Path | None,
-    events: Path | None = None,
-) -> NoReturn:
-    """Run one recipe and leave with its exit code."""
-    from builder.commands.context import Context  # noqa: PLC0415 - pydantic costs 100 ms
-    from builder.core.document import document  # noqa: PLC0415
-    from builder.core.places import Places  # noqa: PLC0415
-    from builder.edge import project as projects  # noqa: PLC0415
-
-    output = Output(json=json, verbose=verbose, events=events)
-    try:
-        places = Places.from_environment(os.environ)
-        folder = Path.cwd()
-        if needs_project or project is not None:
-            folder = projects.find_project(folder, project)
-        settings = projects.read_settings(folder, places, os.environ)
-        outcome = recipe(Context(project=folder, places=places, settings=settings, output=output))
-    except NightlockError as error:
-        _fail(output, name, error)
-    except KeyboardInterrupt:
-        _fail(output, name, Interrupted("interrupted"))
-    output.result(outcome.text)
-    for finding in outcome.findings:
-        output.note(f"{finding.severity}: {finding.key}: {finding.subject}: {finding.evidence}")
-        output.note(f"  cause: {finding.cause}\n  do: {finding.action}")
-    output.document(document(name, result=outcome.result, ok=outcome.ok, findings=outcome.findings))
-    raise typer.Exit(0 if outcome.ok else 1)
-
-
-def _fail(output: Output, name: str, error: NightlockError) -> NoReturn:
-    from builder.core.document import Failure, document  # noqa: PLC0415
-
-    if output.verbose:
-        import traceback  # noqa: PLC0415
-
-        output.note("".join(traceback.format_exception(error)).rstrip())
-    output.note(f"nightlock: {error}")
-    output.document(document(name, result=None, ok=False, error=Failure.of(error)))
-    raise typer.Exit(error.exit_code)
 
 
 # Arguments and options that several verbs share.
@@ -260,14 +141,20 @@ def smoke(
     profile: Annotated[
         str, typer.Option("--profile", metavar="NAME", help="A file under images/profiles/.")
     ] = "",
+    image: Annotated[
+        str, typer.Option("--image", metavar="NAME", help="Take the profile of this image.")
+    ] = "",
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Also write the report there.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE", help="Write the checks as JUnit XML.")
     ] = None,
 ) -> Outcome[Any]:
     """Boot an image under testcontainers, ask it real questions, write a receipt."""
     from builder.commands import smoke as recipe  # noqa: PLC0415
 
-    return recipe.run(context, ref, profile=profile, out=out)
+    return recipe.run(context, ref, profile=profile, image=image, out=out, junit_file=junit)
 
 
 @verb("promote")
@@ -291,7 +178,41 @@ def release(context: Context, image: Image, push: Push = "", builder: Builder = 
     return recipe.run(context, image, push=push, builder=builder)
 
 
-@verb("start", parent=engine_app, needs_project=False)
+@verb("diff", needs_project=False)
+def diff(
+    context: Context,
+    old: Annotated[
+        str, typer.Argument(metavar="OLD", help="A lock folder, REV:lock/IMAGE, or an image.")
+    ],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The same.")],
+    style: Annotated[
+        Literal["text", "markdown", "html"], typer.Option("--format", help="How to print it.")
+    ] = "text",
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit 1 when they differ.")
+    ] = False,
+    image: Annotated[
+        str, typer.Option("--image", metavar="NAME", help="Which lock of a bare revision.")
+    ] = "",
+) -> Outcome[Any]:
+    """Say what changed between two locks: packages, commits, alarms, bytes to pull."""
+    from builder.commands import diff as recipe  # noqa: PLC0415
+
+    return recipe.run(context, old, new, format=style, exit_code=exit_code, image=image)
+
+
+@verb("explain", needs_project=False)
+def explain(
+    context: Context,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="A finding's key, or a case as C35.")],
+) -> Outcome[Any]:
+    """Explain one finding: what it means, why it happens, what to do."""
+    from builder.commands import explain as recipe  # noqa: PLC0415
+
+    return recipe.run(context, key)
+
+
+@engine_verb("start", needs_project=False)
 def engine_start(context: Context) -> Outcome[Any]:
     """Use the engine that answers, or unpack and start a private one with a registry."""
     from builder.commands import engine as recipe  # noqa: PLC0415
@@ -299,7 +220,7 @@ def engine_start(context: Context) -> Outcome[Any]:
     return recipe.start(context)
 
 
-@verb("stop", parent=engine_app, needs_project=False)
+@engine_verb("stop", needs_project=False)
 def engine_stop(
     context: Context,
     purge: Annotated[bool, typer.Option("--purge", help="Also delete its images.")] = False,
@@ -310,7 +231,7 @@ def engine_stop(
     return recipe.stop(context, purge=purge)
 
 
-@verb("status", parent=engine_app, needs_project=False)
+@engine_verb("status", needs_project=False)
 def engine_status(context: Context) -> Outcome[Any]:
     """Say which engine and registry are in use."""
     from builder.commands import engine as recipe  # noqa: PLC0415

@@ -24,7 +24,7 @@ from builder.edge.engine import (
     require_engine,
 )
 from builder.edge.machine import folder_bytes, read_machine
-from builder.errors import NightlockError
+from builder.errors import NightlockError, ToolMissing
 
 
 class EngineStartResult(Result):
@@ -93,6 +93,12 @@ def stop(context: Context, *, purge: bool = False) -> Outcome[EngineStopResult]:
     folders = EngineFolders(context.places)
     with files.locked(folders.lock, waiting=context.output.note):
         there = private.anything_left(folders)
+        if folders.found.exists() and os.geteuid() != 0:
+            raise ToolMissing(
+                "a private engine is stopped by root alone",
+                subject=str(folders.top),
+                action="run `nightlock engine stop` as the user who started it",
+            )
         if there:
             with context.output.step("engine-stop", "stopping the private engine"):
                 private.take_down(folders)
@@ -141,12 +147,12 @@ def status(context: Context) -> Outcome[EngineStatusResult]:
 
 def _start_private(context: Context, folders: EngineFolders) -> list[str]:
     machine = read_machine(folders)
-    if private.anything_left(folders):
-        with context.output.step("engine-clean", "clearing away what an earlier engine left"):
-            private.take_down(folders)
     refused = refusal(machine)
     if refused is not None:
         raise refused
+    if private.anything_left(folders):
+        with context.output.step("engine-clean", "clearing away what an earlier engine left"):
+            private.take_down(folders)
     wanted = engine_tools(machine.codename, machine.glibc)
     unpacked = _tools(context, folders, wanted)
     with context.output.step("engine-start", "starting a private engine and its registry"):

@@ -18,6 +18,7 @@ from builder.core.debs import diff_debs
 from builder.core.document import Result
 from builder.core.finding import Finding
 from builder.core.indexes import check_sources
+from builder.core.keys import finding
 from builder.core.lock import Lock, ResolverTable, WheelPin
 from builder.core.settings import Settings
 from builder.core.spec import ImageSpec
@@ -92,8 +93,6 @@ def run(
     previous = _previous(context, image)
     moving = _moving(spec, previous, upgrade_packages)
     config = read_user_config(os.environ)
-    for entry in config.ignored:
-        context.output.note(f"warning: {entry.origin}: `{entry.value}` has no effect on a lock")
     with open_client(config, connections=4 * settings.threads) as client:
         workshop = Workshop(
             indexes=Indexes(client, config, settings),
@@ -107,13 +106,15 @@ def run(
         for platform in wanted:
             before = _before(previous, platform, moving, upgrade=upgrade)
             resolved[platform] = _resolve(context, workshop, spec, platform, before)
-    findings = [row for name, locked in resolved.items() for row in problems(spec, name, locked)]
+    findings = _ignored(config)
+    for platform, locked in resolved.items():
+        findings += problems(spec, platform, locked)
     resolver = ResolverTable(name="uv", version=uv.version())
     lock = assemble(spec, resolved, previous, resolver)
     changes = _changes(previous, lock)
     if any(row.severity == "error" for row in findings):
         result = _result(lock, folder, "refused", changes)
-        text = f"{image}: not locked, {len(findings)} findings; {folder} stays as it is"
+        text = f"{image}: not locked, see the findings; {folder} stays as it is"
         return Outcome(result=result, text=text, ok=False, findings=tuple(findings))
     change = projects.write_lock(context.project, lock, out)
     result = _result(lock, folder, change, changes)
@@ -122,29 +123,29 @@ def run(
 
 def check_lock(spec: ImageSpec, folder: Path) -> Outcome[LockResult]:
     """Say whether a lock is whole and was made from this spec; nothing is fetched."""
-    finding: Finding | None = None
+    problem: Finding | None = None
     lock: Lock | None = None
     try:
         lock = projects.read_lock_folder(folder)
     except LockFileError as error:
-        finding = _not_locked(spec, str(error.what), error.subject or str(folder))
+        problem = _not_locked(spec, str(error.what), error.subject or str(folder))
     if lock is not None:
         if lock.header.spec != spec.digest:
-            finding = _not_locked(
+            problem = _not_locked(
                 spec, f"it was made from spec {lock.header.spec}, which is now {spec.digest}", ""
             )
         elif missing := sorted(set(spec.image.platforms) - lock.platforms.keys()):
-            finding = _not_locked(spec, f"it lacks {', '.join(missing)}", "")
+            problem = _not_locked(spec, f"it lacks {', '.join(missing)}", "")
     if lock is None:
         result = LockResult(image=spec.name, digest="", path=str(folder), change="checked")
     else:
         result = _result(lock, folder, "checked", [])
-    state = "up to date" if finding is None else f"not usable: {finding.evidence}"
+    state = "up to date" if problem is None else f"not usable: {problem.evidence}"
     return Outcome(
         result=result,
         text=f"{spec.name}: the lock is {state}",
-        ok=finding is None,
-        findings=(finding,) if finding else (),
+        ok=problem is None,
+        findings=(problem,) if problem else (),
     )
 
 
@@ -356,11 +357,21 @@ def _text(result: LockResult) -> str:
 
 
 def _not_locked(spec: ImageSpec, evidence: str, subject: str) -> Finding:
-    return Finding(
-        key="not-locked",
-        severity="error",
+    return finding(
+        "not-locked",
         subject=subject or f"lock/{spec.name}",
         evidence=evidence,
-        cause="the lock and images/… do not belong together",
         action=f"`nightlock lock {spec.name}`",
     )
+
+
+def _ignored(config: UserConfig) -> list[Finding]:
+    return [
+        finding(
+            "user-configuration-ignored",
+            severity="warning",
+            subject=entry.origin,
+            evidence=entry.value,
+        )
+        for entry in config.ignored
+    ]

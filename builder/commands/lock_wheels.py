@@ -95,7 +95,7 @@ def lock_wheels(
         # Named only for their index's sake: those that nothing needs go again.
         needed = reachable(
             requirements,
-            {wheel.pin.name: wheel.member for wheel in locked},
+            [wheel.distribution for wheel in locked],
             environment,
             spec.lock.overrides,
         )

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 from packaging.utils import canonicalize_name
 
-from builder.core.closure import Member, conflicts
+from builder.core.companions import check
 from builder.core.debs import debs_digest
+from builder.core.distribution import Content, Distribution, of_metadata
 from builder.core.finding import Finding
+from builder.core.identity import check_files
 from builder.core.layers import plan
 from builder.core.lock import (
     BaseLock,
@@ -25,7 +27,7 @@ from builder.core.lock import (
 )
 from builder.core.spec import ImageSpec
 from builder.core.target import target_of
-from builder.core.wheel import WheelFacts, identity_problem, meta_row
+from builder.core.wheel import WheelFacts, meta_row
 from builder.core.wheel_target import wheel_target
 from builder.errors import Refused
 
@@ -43,12 +45,13 @@ class LockedWheel:
     """`index`, or `computed here`."""
 
     @property
-    def member(self) -> Member:
-        """As the closure check sees it."""
-        return Member(
-            version=self.pin.version,
-            requires_dist=tuple(self.facts.requires_dist),
-            requires_python=self.facts.requires_python,
+    def distribution(self) -> Distribution:
+        """As the rules see it. Raises BadInput when METADATA lacks name or version."""
+        return of_metadata(
+            self.facts.metadata,
+            file=self.pin.file,
+            index=self.pin.index,
+            content=Content(commit=self.facts.commit or None),
         )
 
 
@@ -131,23 +134,16 @@ def assemble(
 
 
 def problems(spec: ImageSpec, platform: str, locked: LockedPlatform) -> list[Finding]:
-    """Find what makes a resolved set unfit: broken requirements, wheels of two identities."""
-    found = [
-        Finding(
-            key="filename-metadata-version-differ",
-            severity="error",
-            subject=wheel.pin.file,
-            evidence=problem,
-            cause="the wheel was renamed after it was built; installers refuse it",
-            action="lock another version of it, or take it from another index",
-        )
-        for wheel in (*locked.wheels, *locked.tools)
-        if (problem := identity_problem(wheel.pin.file, wheel.facts))
-    ]
-    members = {wheel.pin.name: wheel.member for wheel in locked.wheels}
-    environment = target_of(spec, platform).environment
-    found += conflicts(spec.lock.requirements, members, environment, spec.lock.overrides)
-    return found
+    """Judge what was resolved, by the rules that hold for every set of packages."""
+    # The image itself: what it requires, and which extras it asks for.
+    image = Distribution(
+        name=f"image-{spec.name}", version="0", requires_dist=tuple(spec.lock.requirements)
+    )
+    target = target_of(spec, platform, glibc=wheel_target(spec, platform).glibc)
+    every = [image, *(wheel.distribution for wheel in locked.wheels)]
+    found = check(every, target, {}, sources=spec.lock.sources, overrides=spec.lock.overrides)
+    tools = [wheel.distribution for wheel in locked.tools]
+    return [*found, *check_files(tools, target)]
 
 
 def _content(locked: LockedPlatform) -> PlatformLock:

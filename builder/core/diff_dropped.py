@@ -83,7 +83,7 @@ class _Graph:
         return {canonicalize_name(extra) for line in lines for extra in _EXTRA.findall(line)}
 
     def _all_asked(self) -> dict[str, dict[str, set[str]]]:
-        candidates = [
+        waiting = [
             (user, requirement)
             for user, lines in self._lines.items()
             for line in lines
@@ -91,18 +91,19 @@ class _Graph:
             and (requirement := parse_requirement(line)) is not None
         ]
         asked: dict[str, dict[str, set[str]]] = {}
-        grew = True
-        while grew:
-            grew = False
-            for user, requirement in candidates:
+        # An extra may ask for another one, so what did not apply is looked at again.
+        while True:
+            still = []
+            for user, requirement in waiting:
                 if not self.applies(requirement, asked.get(user, ())):
+                    still.append((user, requirement))
                     continue
                 owner = asked.setdefault(canonicalize_name(requirement.name), {})
                 for extra in requirement.extras:
-                    users = owner.setdefault(canonicalize_name(extra), set())
-                    grew = grew or user not in users
-                    users.add(user)
-        return asked
+                    owner.setdefault(canonicalize_name(extra), set()).add(user)
+            if len(still) == len(waiting):
+                return asked
+            waiting = still
 
 
 def _users(name: str, old: _Graph, new: _Graph) -> list[DroppedBy]:
@@ -122,8 +123,12 @@ def _users(name: str, old: _Graph, new: _Graph) -> list[DroppedBy]:
             for user, line in naming
             if old.applies(line, old.extras(user)) and not new.naming(user, name)
         ]
-    found = [user for owner, line in used for user in _missing(name, owner, line, old, new)]
-    return sorted(found, key=lambda user: (user.name, user.why, user.through, user.requirement))
+    # One user often names a package in several lines, each for some Pythons or machines.
+    found: dict[tuple[str, str, str], DroppedBy] = {}
+    for owner, line in used:
+        for user in _missing(name, owner, line, old, new):
+            found.setdefault((user.name, user.why, user.through), user)
+    return [found[key] for key in sorted(found)]
 
 
 def _missing(

@@ -115,6 +115,7 @@ def _text(field: str, value: object) -> str:
     return json.dumps(json.loads(canonical_json(value)), ensure_ascii=False)
 
 
+@cache
 def _spelled(line: str) -> str:
     requirement = parse_requirement(line)
     if requirement is None:

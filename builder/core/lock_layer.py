@@ -26,7 +26,7 @@ def lock_files(blob: bytes, subject: str) -> dict[str, bytes]:
     Raises LockFileError when the blob is no layer, or unpacks to more than any such layer.
     """
     try:
-        with tarfile.open(fileobj=io.BytesIO(_unpack(blob)), mode="r:") as archive:
+        with tarfile.TarFile(fileobj=io.BytesIO(_unpack(blob))) as archive:
             found = {}
             for member in archive:
                 name = member.name.removeprefix("./").removeprefix("/")

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from packaging.metadata import RawMetadata, parse_email
-from packaging.utils import canonicalize_name, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
 
 VERSION_FILE = "vllm/_version.py"
 """Where vLLM's build writes its commit (setuptools-scm)."""
@@ -59,16 +57,6 @@ class WheelFacts:
         return match[1] if match else ""
 
     @property
-    def name(self) -> str:
-        """Name in METADATA, normalised."""
-        return canonicalize_name(self._raw.get("name", ""))
-
-    @property
-    def version(self) -> str:
-        """Version in METADATA."""
-        return self._raw.get("version", "")
-
-    @property
     def _raw(self) -> RawMetadata:
         return parse_email(self.metadata)[0]
 
@@ -76,23 +64,6 @@ class WheelFacts:
 def seconds(moment: tuple[int, int, int, int, int, int]) -> int:
     """Turn a zip entry's date and time into seconds since 1970."""
     return calendar.timegm((*moment, 0, 0, 0))
-
-
-def identity_problem(file: str, facts: WheelFacts) -> str:
-    """Say how METADATA contradicts the file's name; empty when it does not.
-
-    A difference in the local label alone counts too: pip and uv refuse such a wheel.
-    """
-    name, version, _, _ = parse_wheel_filename(file)
-    if facts.name != name:
-        return f"the file is called {name}, its METADATA says {facts.name or 'nothing'}"
-    try:
-        inside = Version(facts.version)
-    except InvalidVersion:
-        return f"its METADATA has no version: {facts.version!r}"
-    if inside != version:
-        return f"the file's name says {version}, its METADATA says {inside}"
-    return ""
 
 
 def meta_row(facts: WheelFacts, hash_from: str) -> Mapping[str, object]:

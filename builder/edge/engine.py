@@ -174,7 +174,11 @@ def read_record(folders: EngineFolders) -> EngineRecord | None:
 def _find(
     places: Places, settings: Settings, environment: Mapping[str, str]
 ) -> tuple[_Endpoint, str] | None:
+    denied = ""
     for endpoint in _endpoints(settings, environment, EngineFolders(places)):
+        path = endpoint.host.removeprefix("unix://")
+        if path != endpoint.host and Path(path).is_socket() and not os.access(path, os.W_OK):
+            denied = denied or path
         version = ask_version(endpoint.host, endpoint.certificates, verify=endpoint.verify)
         if version:
             return endpoint, version
@@ -184,6 +188,12 @@ def _find(
                 subject=endpoint.host,
                 action=f"start it, or take {endpoint.said_by} away to use another",
             )
+    if denied:
+        raise ToolMissing(
+            "an engine is there, but this user may not speak to it",
+            subject=denied,
+            action="run as root, or as a member of the group that owns the socket",
+        )
     return None
 
 
@@ -198,7 +208,8 @@ def _endpoints(
         yield _Endpoint(
             host=environment["DOCKER_HOST"],
             said_by="DOCKER_HOST",
-            binding=True,
+            # The private one may be started again: whoever names it wants just that.
+            binding=environment["DOCKER_HOST"] != folders.host,
             certificates=certificates,
         )
     asked = environment.get("DOCKER_CONTEXT", "")

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from builder.errors import Interrupted
 
@@ -43,44 +43,49 @@ def each(work: Callable[[T, Stop], R], items: Iterable[T], *, threads: int) -> l
 
     Raises what the earliest item that failed raised.
     """
-    todo = deque(enumerate(items))
-    results: dict[int, R] = {}
-    failures: dict[int, BaseException] = {}
-    stop = Stop()
-    ended = threading.Semaphore(0)
-
-    def take() -> None:
-        while not stop.asked:
-            try:
-                number, item = todo.popleft()
-            except IndexError:
-                return
-            try:
-                results[number] = work(item, stop)
-            except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
-                if not stop.asked:
-                    failures[number] = error
-                stop.set()
-
-    def run() -> None:
-        take()
-        ended.release()
-
+    crew = _Crew(work, items)
     # Daemons: a stalled read must not hold up the end of the program after Ctrl-C.
-    workers = [threading.Thread(target=run, daemon=True) for _ in range(min(threads, len(todo)))]
+    workers = [
+        threading.Thread(target=crew.run, daemon=True) for _ in range(min(threads, len(crew.todo)))
+    ]
     for worker in workers:
         worker.start()
     try:
         for _ in workers:
-            ended.acquire()
-            if stop.asked:
+            crew.ended.acquire()
+            if crew.stop.asked:
                 break
     finally:
-        stop.set()
+        crew.stop.set()
         _wait(workers)
-    if failures:
-        raise failures[min(failures)]
-    return [results[number] for number in sorted(results)]
+    if crew.failures:
+        raise crew.failures[min(crew.failures)]
+    return [crew.results[number] for number in sorted(crew.results)]
+
+
+class _Crew(Generic[T, R]):
+    def __init__(self, work: Callable[[T, Stop], R], items: Iterable[T]) -> None:
+        self.todo = deque(enumerate(items))
+        self.results: dict[int, R] = {}
+        self.failures: dict[int, BaseException] = {}
+        self.stop = Stop()
+        self.ended = threading.Semaphore(0)
+        self._work = work
+
+    def run(self) -> None:
+        """Take items until there are none, or work was asked to end."""
+        while not self.stop.asked:
+            try:
+                number, item = self.todo.popleft()
+            except IndexError:
+                break
+            try:
+                self.results[number] = self._work(item, self.stop)
+            except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
+                if not self.stop.asked:
+                    self.failures[number] = error
+                self.stop.set()
+        self.ended.release()
 
 
 def _wait(workers: Iterable[threading.Thread]) -> None:

@@ -11,6 +11,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -248,7 +249,7 @@ def _give_back(folders: EngineFolders, found: FoundNetwork) -> None:
         entry.point for entry in reversed(mounts.mounted()) if entry.point in found.mounts
     )
     for name in found.folders:
-        files.remove(Path(name))
+        _remove_unused(Path(name))
     # Rules and bridges of another namespace went with it, or are there and not here.
     if found.namespace != network.namespace():
         return
@@ -280,6 +281,28 @@ def _give_back(folders: EngineFolders, found: FoundNetwork) -> None:
     packets.drop_tables(found.tables)
     now = network.read_sysctls(found.sysctls)
     network.write_sysctls(networks.plan_sysctls(found.sysctls, now))
+
+
+def _remove_unused(folder: Path) -> None:
+    """Remove empty folders and sockets nobody listens on; another engine may have moved in."""
+    for parent, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            path = Path(parent, name)
+            if path.is_socket() and not _is_listened_on(path):
+                path.unlink()
+        with suppress(OSError):
+            Path(parent).rmdir()
+
+
+def _is_listened_on(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+        except OSError:
+            return True
+    return True
 
 
 def _end(

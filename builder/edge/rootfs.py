@@ -91,7 +91,7 @@ def make_base(
             store.partial(f"base-{name}") as scratch,
             tempfile.TemporaryDirectory(dir=place, prefix=prefix) as folder,
         ):
-            work = Path(folder)
+            work = Path(folder).absolute()
             # mmdebstrap in a user namespace is another user here.
             work.chmod(0o755)
             raw = work / "raw.tar"

@@ -23,7 +23,13 @@ from builder.core.engine import EngineFolders, engine_tools
 from builder.edge import tools as unpacking
 from builder.edge.engine import Engine
 from builder.edge.machine import read_machine
-from tests.support.namespace import Namespace, client_environment, namespace, scratch_context
+from tests.support.namespace import (
+    Namespace,
+    client_environment,
+    filtered,
+    namespace,
+    scratch_context,
+)
 
 pytestmark = [
     pytest.mark.docker,
@@ -126,18 +132,45 @@ def test_stop_gives_everything_back_as_found(
     assert before == after
 
 
-def test_rules_of_others_stay(inside: Namespace, unpacked: Path) -> None:
-    """What stood there before, and what somebody added meanwhile, is there afterwards."""
-    rules = "*filter\n:MINE - [0:0]\n-A INPUT -p tcp -m tcp --dport 22 -j MINE\nCOMMIT\n"
-    inside.tool(unpacked, "iptables-nft-restore", "--noflush", stdin=rules)
-    before = inside.look(unpacked)["iptables-nft-save"]
+@pytest.mark.parametrize("flavour", ["nft", "legacy"])
+def test_rules_of_others_stay(inside: Namespace, unpacked: Path, flavour: str) -> None:
+    """What stood there before, and what somebody added meanwhile, is there afterwards.
+
+    A machine that filters with the old tables gets no new ones beside them.
+    """
+    rules = """\
+*filter
+:MINE - [0:0]
+-A INPUT -p tcp -m tcp --dport 22 -j MINE
+COMMIT
+*nat
+-A POSTROUTING -s 10.9.0.0/24 -j MASQUERADE
+COMMIT
+"""
+    inside.tool(unpacked, f"iptables-{flavour}-restore", "--noflush", stdin=rules)
+    before = filtered(inside.tool(unpacked, f"iptables-{flavour}-save"))
+    tables = inside.look(unpacked)["nft"]
     inside.nightlock("engine", "start")
-    inside.tool(unpacked, "iptables-nft", "-A", "FORWARD", "-i", "eth7", "-j", "ACCEPT")
+    during = filtered(inside.tool(unpacked, f"iptables-{flavour}-save"))
+    assert ":DOCKER -" in during
+    inside.tool(unpacked, f"iptables-{flavour}", "-A", "FORWARD", "-i", "eth7", "-j", "ACCEPT")
     inside.nightlock("engine", "stop")
     added = "-A FORWARD -i eth7 -j ACCEPT"
-    after = inside.look(unpacked)["iptables-nft-save"]
+    after = filtered(inside.tool(unpacked, f"iptables-{flavour}-save"))
     assert added in after
     assert before == [line for line in after if line != added]
+    inside.tool(unpacked, f"iptables-{flavour}", "-D", *added.split()[1:])
+    assert tables == inside.look(unpacked)["nft"]
+
+
+def test_without_a_network_nothing_is_left(inside: Namespace, tmp_path: Path) -> None:
+    """Packages cannot be fetched: exit 4 with the fix, and no half of an engine."""
+    fresh = replace(inside, state=tmp_path / "fresh")
+    error = fresh.nightlock("engine", "start", status=4)["error"]
+    assert "network" == error["kind"]
+    assert "NIGHTLOCK_DEBIAN_MIRROR" in error["action"]
+    assert not fresh.nightlock("engine", "stop")["result"]["stopped"]
+    assert [] == list((fresh.state / "nightlock/engine").glob("tools/*"))
 
 
 def test_starting_twice_changes_nothing(inside: Namespace) -> None:

@@ -161,10 +161,13 @@ def test_a_hostile_configuration_changes_no_byte(
         }.items():
             monkeypatch.setenv(name, value)
         tiny.cache = "hostile"
-        lock(tiny)
+        outcome = recipe.run(tiny.context, "tiny")
         assert clean == tiny.lock_files()
         assert [] == hostile.requests
-    assert "UV_INDEX_STRATEGY=unsafe-best-match` has no effect" in tiny.said.getvalue()
+        assert {("user-configuration-ignored", "warning")} == {
+            (row.key, row.severity) for row in outcome.findings
+        }
+        assert "UV_INDEX_STRATEGY=unsafe-best-match" in {row.evidence for row in outcome.findings}
 
 
 def test_a_hashless_file_is_hashed_once_and_kept(tiny: Tiny, pytorch: FakeIndex) -> None:

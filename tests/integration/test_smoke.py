@@ -28,6 +28,7 @@ from builder.edge import container, profiles, records
 from builder.edge.engine import Engine
 from builder.edge.registry import Registry
 from builder.errors import BadInput, BootFailed, PortTaken
+from tests.support.image_handle import ImageHandle
 from tests.support.smoke_project import ROOT, smoke_context
 from tests.support.tiny_image import push_tiny_image
 
@@ -362,3 +363,52 @@ def test_an_unknown_image_or_profile_is_bad_input(
     assert "smoke-cpu" in caught.value.action
     with pytest.raises(BadInput, match="no profile is known for image 'other'"):
         smoke.run(context, tiny, image="other")
+
+
+def test_the_real_image_answers(cpu_image: ImageHandle, engine: Engine, tmp_path: Path) -> None:
+    """A real vLLM with its own parsers: Paris, reasoning, a tool call, a stream."""
+    outcome = smoke.run(smoke_context(tmp_path, engine), cpu_image.reference)
+    assert outcome.ok, outcome.text
+    assert ("Paris", cpu_image.digest) == (outcome.result.answer, outcome.result.digest)
+    answers = {check.name: check.answered for check in outcome.result.checks}
+    assert 'get_weather({"city": "Paris"})' == answers["tool-call"] == answers["tool-call-streamed"]
+    reasons = {check.name: check.reason for check in outcome.result.checks}
+    assert "reasoning in field `reasoning`" in reasons["capital-reasoning-streamed"]
+
+
+def test_the_real_image_with_a_wrong_expectation(
+    cpu_image: ImageHandle, engine: Engine, tmp_path: Path
+) -> None:
+    """One check fails with what was expected and what came."""
+    question = {"role": "user", "content": "What is the capital of France? Answer briefly."}
+    wrong = {"name": "wrong", "messages": [question], "expect": {"content": "Lyon"}}
+    right = wrong | {"name": "right", "expect": {"content": "Paris"}}
+    outcome = smoke.run(smoke_context(tmp_path, engine, check=[wrong, right]), cpu_image.reference)
+    assert not outcome.ok
+    assert ["fail", "pass"] == [check.status for check in outcome.result.checks]
+    assert [("garbage-output", 'expected "Lyon", got "Paris"')] == [
+        (finding.key, finding.evidence) for finding in outcome.findings
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "changes", "key"),
+    [
+        ("server", {"shm_mib": 64}, "shm-too-small"),
+        ("server", {"arguments": ["/nowhere"]}, "hf-offline"),
+        ("deadlines", {"health": 1}, "engine-ready-timeout"),
+    ],
+)
+def test_the_real_image_started_wrongly(
+    cpu_image: ImageHandle,
+    engine: Engine,
+    tmp_path: Path,
+    table: str,
+    changes: dict[str, object],
+    key: str,
+) -> None:
+    """Docker's own 64 MiB of shared memory, a model that is not there, too short a deadline."""
+    limits = {"deadlines": NO_WAIT} | {table: changes}
+    with pytest.raises(BootFailed) as caught:
+        smoke.run(smoke_context(tmp_path, engine, **limits), cpu_image.reference)
+    assert [key] == [finding.key for finding in caught.value.findings], caught.value

@@ -1,7 +1,7 @@
 """Makes a base as a program of its own.
 
-`python -m tests.support.base_maker DEBS FOLDER MMDEBSTRAP`, where the folder holds store and records. A process of its own can have another host name, umask and
-time zone, and can be interrupted.
+`python -m tests.support.base_maker DEBS FOLDER MMDEBSTRAP`; the folder has store and records.
+A process of its own can have another host name, umask and time zone, and can be interrupted.
 """
 
 from __future__ import annotations

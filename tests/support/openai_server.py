@@ -22,8 +22,8 @@ from typing import Any
 REASONING = "The question is about France. Its capital is Paris."
 STORY = (
     "Far out on a grey rock stood an old lighthouse. Its keeper climbed one hundred and twelve "
-    "steps every evening to wake the great lamp. Since then two pairs of boots wait behind the "
-    "door, and no boat has ever been lost."
+    "steps every evening to wake the great lamp, and sang so loudly that sailors could steer by "
+    "her voice."
 )
 
 

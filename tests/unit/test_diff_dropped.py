@@ -62,6 +62,13 @@ def test_a_requirement_that_was_forgotten_is_a_warning() -> None:
     assert ["warning"] == [alarm.severity for alarm in alarms(compare(old, new))]
 
 
+def test_a_user_that_names_it_in_several_lines_is_said_once() -> None:
+    """As packages do that need other versions on other Pythons."""
+    requires = {"app": ["lib>=1", "lib>=2; python_version >= '3.12'"]}
+    old, new = lock({"app": "1", "lib": "2"}, requires), lock({"app": "1"}, requires)
+    assert {"lib": [("app", "still-required", "")]} == why(old, new)
+
+
 def test_an_extra_that_still_exists_but_is_not_asked_for() -> None:
     """The one that asked is named, not the owner of the extra."""
     requires = {"lib": ["tool; extra == 'fast'"]}
