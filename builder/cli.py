@@ -51,6 +51,11 @@ _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 # Arguments and options that several verbs share.
 Image = Annotated[str, typer.Argument(metavar="IMAGE", help="Name of a folder under images/.")]
 Builder = Annotated[str, typer.Option("--builder", metavar="NAME", help="A buildx builder.")]
+Ref = Annotated[str, typer.Argument(metavar="REF", help="An image reference.")]
+Profile = Annotated[str, typer.Option("--profile", metavar="NAME", help="In images/profiles/.")]
+Of = Annotated[str, typer.Option("--image", metavar="NAME", help="Whose profile to take.")]
+To = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Copy the report there.")]
+Xml = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Also as JUnit XML.")]
 Push = Annotated[str, typer.Option("--push", metavar="REPO", help="Repository to push to.")]
 
 
@@ -137,19 +142,11 @@ def build(context: Context, image: Image, push: Push = "", builder: Builder = ""
 @verb("smoke", long=True)
 def smoke(
     context: Context,
-    ref: Annotated[str, typer.Argument(metavar="REF", help="An image reference.")],
-    profile: Annotated[
-        str, typer.Option("--profile", metavar="NAME", help="A file under images/profiles/.")
-    ] = "",
-    image: Annotated[
-        str, typer.Option("--image", metavar="NAME", help="Take the profile of this image.")
-    ] = "",
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Also write the report there.")
-    ] = None,
-    junit: Annotated[
-        Path | None, typer.Option("--junit", metavar="FILE", help="Write the checks as JUnit XML.")
-    ] = None,
+    ref: Ref,
+    profile: Profile = "",
+    image: Of = "",
+    out: To = None,
+    junit: Xml = None,
 ) -> Outcome[Any]:
     """Boot an image under testcontainers, ask it real questions, write a receipt."""
     from builder.commands import smoke as recipe  # noqa: PLC0415
@@ -160,7 +157,7 @@ def smoke(
 @verb("promote")
 def promote(
     context: Context,
-    ref: Annotated[str, typer.Argument(metavar="REF", help="An image reference.")],
+    ref: Ref,
     tags: Annotated[list[str], typer.Argument(metavar="TAG...", help="Moving tags.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would move.")] = False,
 ) -> Outcome[Any]:

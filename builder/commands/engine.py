@@ -11,7 +11,7 @@ from builder.commands.context import Context, Outcome
 from builder.core.document import Result
 from builder.core.engine import EngineFolders, EngineRecord, ToolSet, engine_tools, registry_tools
 from builder.core.engine_config import bridge_name
-from builder.core.engine_features import BuildKit, parse_buildkit
+from builder.core.engine_features import has_containerd_store, parse_buildkit
 from builder.core.engine_machine import package_refusal, refusal
 from builder.edge import daemon, files, network, private, tools
 from builder.edge.engine import (
@@ -20,6 +20,7 @@ from builder.edge.engine import (
     find_host,
     has_client,
     probe_buildkit,
+    probe_info,
     read_record,
     require_engine,
 )
@@ -55,6 +56,8 @@ class EngineStatusResult(Result):
     private: bool = False
     version: str = ""
     buildkit: str = ""
+    containerd_store: bool = False
+    """Whether its own builder can make zstd layers and OCI media types."""
     registry: str = ""
     docker: str = ""
     data_bytes: int = 0
@@ -117,7 +120,8 @@ def status(context: Context) -> Outcome[EngineStatusResult]:
     """Say which engine and registry answer; not ok when no engine does."""
     folders = EngineFolders(context.places)
     engine = find_engine(context.places, context.settings, os.environ)
-    own = {one.program.name: one.running.pid for one in private.own_processes(folders)}
+    daemons = private.own_processes(folders, ("dockerd", "containerd", "docker-registry"))
+    own = {one.program.name: one.running.pid for one in daemons}
     record = read_record(folders)
     result = EngineStatusResult(
         running=engine is not None,
@@ -137,12 +141,13 @@ def status(context: Context) -> Outcome[EngineStatusResult]:
             "host": engine.host,
             "private": engine.private,
             "version": engine.version,
-            "buildkit": buildkit.version,
+            "buildkit": buildkit.describe(engine.version),
             "registry": engine.registry,
             "docker": str(engine.docker),
+            "containerd_store": has_containerd_store(probe_info(engine)),
         }
     )
-    return Outcome(result=result, text=_table(engine, result, buildkit))
+    return Outcome(result=result, text=_table(engine, result))
 
 
 def _start_private(context: Context, folders: EngineFolders) -> list[str]:
@@ -260,12 +265,13 @@ def _describe(engine: Engine, started: list[str]) -> str:
     )
 
 
-def _table(engine: Engine, result: EngineStatusResult, buildkit: BuildKit) -> str:
+def _table(engine: Engine, result: EngineStatusResult) -> str:
     kind = "private" if engine.private else "the user's"
     rows = [
         ("engine", f"Docker {engine.version} ({kind})"),
         ("host", engine.host),
-        ("buildkit", f"{buildkit.version or 'none'}"),
+        ("buildkit", result.buildkit),
+        ("images", "containerd: zstd, OCI" if result.containerd_store else "classic: gzip alone"),
         ("registry", engine.registry or "none on loopback"),
         ("client", str(engine.docker)),
         ("disk", f"{result.data_bytes / 1e9:.2f} GB"),

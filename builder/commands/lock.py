@@ -29,7 +29,7 @@ from builder.edge import project as projects
 from builder.edge.download import open_client
 from builder.edge.index import Indexes
 from builder.edge.store import Store
-from builder.edge.userconfig import read_user_config
+from builder.edge.userconfig import UserConfig, read_user_config
 from builder.edge.wheels import WheelReader
 from builder.errors import BadInput, LockFileError
 
@@ -361,6 +361,7 @@ def _not_locked(spec: ImageSpec, evidence: str, subject: str) -> Finding:
         "not-locked",
         subject=subject or f"lock/{spec.name}",
         evidence=evidence,
+        cause="The lock is not the one that image.toml asks for.",
         action=f"`nightlock lock {spec.name}`",
     )
 

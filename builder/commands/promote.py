@@ -11,7 +11,7 @@ from typing import Literal
 from builder.commands.context import Context, Outcome
 from builder.core.candidate import Candidate
 from builder.core.document import Result
-from builder.core.finding import Finding
+from builder.core.keys import finding
 from builder.core.manifest import Manifest
 from builder.core.reference import ImageRef
 from builder.core.release import Unmet, unmet
@@ -132,13 +132,10 @@ def _changed(place: ImageRef, manifest: Manifest, found: Manifest | None) -> Ref
         action="look at what stands between here and the registry: it changes manifests",
     )
     error.findings = (
-        Finding(
-            key="promotion-changes-digest",
-            severity="error",
+        finding(
+            "promotion-changes-digest",
             subject=str(place),
             evidence=f"put {manifest.digest}, read back {now}",
-            cause="something rewrites manifests on their way, or another writer moved the tag",
-            action="promote through the registry itself, by one writer at a time",
         ),
     )
     return error

@@ -14,10 +14,10 @@ from builder.core.labels import BASE_DIGEST
 from builder.core.lock import Lock, WheelPin, digest_of
 from builder.core.spec import ImageSpec
 from builder.edge import context as build_context
-from builder.edge import files, process, rootfs
-from builder.edge.project import lock_folder, read_lock, read_spec
+from builder.edge import files, mmdebstrap, rootfs
+from builder.edge.project import read_lock_folder, read_spec
 from builder.edge.store import Store
-from builder.errors import BadInput, Outside, SpecError, StaleLock, ToolMissing
+from builder.errors import BadInput, Outside, SpecError, StaleLock
 
 
 class RenderResult(Result):
@@ -90,18 +90,19 @@ def run(
 
 def plan_build(context: Context, image: str, platform: str = "") -> Plan:
     """Read spec and lock and render every small file; raises StaleLock, BadInput, SpecError."""
-    spec, lock = read_spec(context.project, image), read_lock(context.project, image)
+    place = context.lock_folder(image)
+    spec, lock = read_spec(context.project, image), read_lock_folder(place)
     if lock.header.spec != spec.digest:
         raise StaleLock(
             f"image.toml has changed since the lock was made from {lock.header.spec}",
-            subject=str(lock_folder(context.project, image) / "lock.toml"),
+            subject=str(place / "lock.toml"),
             action=f"run `nightlock lock {image}`, or take the change in image.toml back",
         )
     chosen = platform or spec.image.platforms[0]
     if chosen not in lock.platforms:
         raise BadInput(
             f"the lock has no platform {chosen!r}",
-            subject=str(lock_folder(context.project, image)),
+            subject=str(place),
             action=f"it has: {', '.join(sorted(lock.platforms))}",
         )
     if not spec.base.debian:
@@ -127,13 +128,10 @@ def find_or_make_base(context: Context, plan: Plan) -> rootfs.Base:
     found = rootfs.find_base(debs, store, records)
     if found is not None:
         return found
-    program = process.find("mmdebstrap")
+    tools = context.places.cache / "tools"
+    program = mmdebstrap.find_mmdebstrap(tools)
     if program is None:
-        raise ToolMissing(
-            "mmdebstrap, which makes the root file system, is not there",
-            subject="mmdebstrap",
-            action="install Debian's package mmdebstrap; `nightlock doctor` lists what else",
-        )
+        program = mmdebstrap.unpack_mmdebstrap(tools, context.settings.debian)
     with context.output.step("base", f"making the root file system from {len(debs)} .debs"):
         return rootfs.make_base(
             plan.lock.header.base.debian,

@@ -15,13 +15,13 @@ from builder.core.boot import BootPlan, recognise
 from builder.core.candidate import Candidate
 from builder.core.document import Result
 from builder.core.finding import Finding
+from builder.core.keys import finding
 from builder.core.reference import ImageRef
 from builder.core.smoke import (
     CheckResult,
     Machine,
     Phase,
     SmokeReport,
-    explain,
     findings_of,
     junit,
     overall,
@@ -141,8 +141,11 @@ def _smoke(context: Context, this: _Run) -> tuple[SmokeReport, Path, BootFailed 
     folder = records.smoke_folder(context.places, this.candidate.digest, f"{stamp}-{os.getpid()}")
     with tempfile.TemporaryDirectory(prefix="nightlock-smoke-") as scratch:
         log = Path(scratch) / "server.log"
-        with context.output.step("pull", f"pulling {pinned}"):
-            container.pull(this.engine, pinned, lambda layer: context.output.detail(f"  {layer}"))
+        with (
+            context.output.step("pull", f"pulling {pinned}"),
+            context.output.bar("layers", unit="layers") as bar,
+        ):
+            container.pull(this.engine, pinned, lambda _: bar.advance(1))
         try:
             _boot(this, session, log)
         except BootFailed as error:
@@ -194,7 +197,9 @@ def _boot(this: _Run, session: Session, log: Path) -> None:
 
 def _unnamed(session: Session, failure: BootFailed, subject: str) -> tuple[Finding, ...]:
     """Without a line that names the cause, the phase that broke is what is known."""
-    return (explain(session.key, "error", subject, failure.what),) if session.key else ()
+    if not session.key:
+        return ()
+    return (finding(session.key, subject=subject, evidence=failure.what, severity="error"),)
 
 
 def _report(this: _Run, session: Session, failure: BootFailed | None) -> SmokeReport:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from builder.core.finding import Finding
+from builder.core.keys import finding
 
 RUN_LABEL = "org.nightlock.run"
 """On every container of ours: the id of the boot."""
@@ -92,66 +93,29 @@ class Owner:
         return cls(boot=parts[0], space=parts[1], pid=int(parts[2]), started=int(parts[3]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Signature:
-    key: str
-    pattern: re.Pattern[str]
-    cause: str
-    action: str
-
-
-_SIGNATURES = (
-    _Signature(
-        key="shm-too-small",
-        pattern=re.compile(
-            r"Insufficient space in /dev/shm|Error while creating shared memory segment /dev/shm"
-        ),
-        cause="the container's /dev/shm is too small for vLLM's processes (Docker gives 64 MiB)",
-        action="start it with `--shm-size 1g` (a profile: `server.shm_mib`), or with `--ipc host`",
+_SIGNATURES = {
+    "shm-too-small": (
+        r"Insufficient space in /dev/shm|Error while creating shared memory segment /dev/shm"
     ),
-    _Signature(
-        key="hf-offline",
-        pattern=re.compile(
-            r"OfflineModeIsEnabled|IncompleteSnapshotError|offline mode is enabled|"
-            r"Repo id must be in the form|Can't load the configuration of|"
-            r"Invalid repository ID or local directory"
-        ),
-        cause="the model is not where the server looks, and it may not be downloaded",
-        action="check `model.folder`, `model.mount` and the model argument of the profile",
+    "hf-offline": (
+        r"OfflineModeIsEnabled|IncompleteSnapshotError|offline mode is enabled|"
+        r"Repo id must be in the form|Can't load the configuration of|"
+        r"Invalid repository ID or local directory"
     ),
-    _Signature(
-        key="entrypoint-form",
-        pattern=re.compile(r"error: unrecognized arguments: (?:serve\b|/)"),
-        cause="the arguments do not fit the image's entrypoint",
-        action="give only what follows `vllm serve`, and see the image's entrypoint",
-    ),
-    _Signature(
-        key="flag-and-env-drift",
-        pattern=re.compile(r"error: (?:unrecognized arguments: -|argument --\S+: )"),
-        cause="this vLLM does not know a flag, or not with that value",
-        action="correct `server.arguments` of the profile; `vllm serve --help=all` lists the flags",
-    ),
-    _Signature(
-        key="non-root-user",
-        pattern=re.compile(r"PermissionError: \[Errno 13\] Permission denied"),
-        cause="the image does not run as root, and its user may not read or write that path",
-        action="make the mounted files readable for every user, and caches writable",
-    ),
-)
+    "entrypoint-form": r"error: unrecognized arguments: (?:serve\b|/)",
+    "flag-and-env-drift": r"error: (?:unrecognized arguments: -|argument --\S+: )",
+    "non-root-user": r"PermissionError: \[Errno 13\] Permission denied",
+}
+"""Finding key → what a line says when it names that cause."""
 
 
 def recognise(lines: Iterable[str], subject: str) -> tuple[Finding, ...]:
     """Name the causes that a failed boot's log shows; the first line of each is the evidence."""
     found: dict[str, Finding] = {}
     for line in lines:
-        for signature in _SIGNATURES:
-            if signature.key not in found and signature.pattern.search(line):
-                found[signature.key] = Finding(
-                    key=signature.key,
-                    severity="error",
-                    subject=subject,
-                    evidence=line.strip()[:500],
-                    cause=signature.cause,
-                    action=signature.action,
+        for key, pattern in _SIGNATURES.items():
+            if key not in found and re.search(pattern, line):
+                found[key] = finding(
+                    key, subject=subject, evidence=line.strip()[:500], severity="error"
                 )
     return tuple(found.values())

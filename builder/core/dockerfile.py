@@ -66,8 +66,12 @@ def installer(lock: Lock, platform: str) -> WheelPin:
     )
 
 
-def environment(spec: ImageSpec) -> dict[str, str]:
+def environment(spec: ImageSpec, lock: Lock) -> dict[str, str]:
     """ENV of the image: one folder for all that is written, and what makes any UID work."""
+    # What is compiled depends on what is installed. Its makers tell by the time of a source file
+    # (Python, Numba), which is the same in every image, or by versions, which forks do not change:
+    # a volume that outlives the image must not hand one image's code to the next.
+    own = f"{CACHE}/{lock.digest.removeprefix('sha256:')[:12]}"
     variables = {
         "PATH": f"{VENV}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "LANG": "C.UTF-8",
@@ -78,15 +82,18 @@ def environment(spec: ImageSpec) -> dict[str, str]:
         "XDG_CACHE_HOME": CACHE,
         "XDG_CONFIG_HOME": f"{CACHE}/config",
         "HF_HOME": f"{CACHE}/huggingface",
-        "VLLM_CACHE_ROOT": f"{CACHE}/vllm",
         "VLLM_CONFIG_ROOT": f"{CACHE}/config/vllm",
-        "TORCHINDUCTOR_CACHE_DIR": f"{CACHE}/torchinductor",
-        "TRITON_CACHE_DIR": f"{CACHE}/triton",
-        "NUMBA_CACHE_DIR": f"{CACHE}/numba",
+        "VLLM_CACHE_ROOT": f"{own}/vllm",
+        "TORCHINDUCTOR_CACHE_DIR": f"{own}/torchinductor",
+        "TRITON_CACHE_DIR": f"{own}/triton",
+        "NUMBA_CACHE_DIR": f"{own}/numba",
+        # vLLM is three processes that import the same modules: the first compiles for the others.
+        # A boot of the `cpu` image takes 67 s of CPU instead of 102 s, the next one 35 s.
+        "PYTHONPYCACHEPREFIX": f"{own}/python",
     }
     if spec.image.cuda:
-        variables["FLASHINFER_WORKSPACE_BASE"] = CACHE
-        variables["CUDA_CACHE_PATH"] = f"{CACHE}/cuda"
+        variables["FLASHINFER_WORKSPACE_BASE"] = own
+        variables["CUDA_CACHE_PATH"] = f"{own}/cuda"
     return variables | spec.run.environment
 
 
@@ -152,7 +159,7 @@ def dockerfile(templates: Mapping[str, str], *, spec: ImageSpec, lock: Lock, pla
             cache=CACHE,
             uid=uid,
             gid=gid,
-            environment=environment(spec),
+            environment=environment(spec, lock),
             labels=image_labels(spec, lock, platform),
         )
     except jinja2.TemplateError as error:

@@ -106,11 +106,7 @@ def judge_buildkit(version: str, buildkit: BuildKit) -> Check:
     name, can = "BuildKit", "COPY --link, heredocs, OCI layouts, network=none"
     if not buildkit.driver:
         return lacks(name, "no docker buildx", "install the package docker-buildx")
-    found = (
-        f"BuildKit {buildkit.version}"
-        if buildkit.number > (0, 0)
-        else f"BuildKit of Docker {version}"
-    )
+    found = buildkit.describe(version)
     known = buildkit.number if buildkit.number > (0, 0) else None
     if (known and known >= NEEDED_BUILDKIT) or (not known and _major(version) >= _NEEDED_ENGINE):
         return ok(name, f"{found}: {can}")

@@ -8,6 +8,8 @@ from builder.core.engine import EngineFolders
 
 PORTS = range(5000, 5100)
 """Where the registry looks for a free port; below the kernel's ephemeral ones."""
+CACHE = "20GB"
+"""What BuildKit may keep of steps no image needs: two builds of a CUDA image."""
 OUTSIDE_FOLDERS = ("/run/docker", "/run/containerd", "/run/runc")
 """Made by dockerd, shims and build steps, whatever their configuration says."""
 
@@ -38,6 +40,7 @@ def daemon_config(folders: EngineFolders) -> str:
             "cgroup-parent": f"/{cgroup_name(folders)}",
             "exec-opts": ["native.cgroupdriver=cgroupfs"],
             "features": {"containerd-snapshotter": True},
+            "builder": {"gc": {"enabled": True, "defaultKeepStorage": CACHE}},
         }
     )
 

@@ -29,6 +29,14 @@ class BuildKit:
         match = re.match(r"v?(\d+)\.(\d+)", self.version)
         return (int(match[1]), int(match[2])) if match else (0, 0)
 
+    def describe(self, engine: str) -> str:
+        """Name it for a person; `engine` is the version of the engine it may be a part of."""
+        if not self.driver:
+            return "none"
+        if self.number > (0, 0):
+            return f"{self.version} ({self.driver})"
+        return f"part of Docker {engine}" if self.driver == "docker" else self.driver
+
 
 def parse_buildkit(inspected: str) -> BuildKit:
     """Read the text of `docker buildx inspect`."""

@@ -27,7 +27,7 @@ class FoundNetwork(BaseModel):
     rules: dict[int, str]
     """IP version → output of iptables-save, ip6tables-save."""
     tables: list[str]
-    """Names of nftables tables, as `ip nat`."""
+    """Names of nftables tables and chains, as `ip nat` and `ip nat OUTPUT`."""
     links: list[str]
     sysctls: dict[str, str]
     """Path below /proc/sys → value."""

@@ -11,6 +11,9 @@ from ipaddress import IPv4Network, ip_network
 
 # moby: libnetwork/iptables and libnetwork/drivers/bridge; releases differ in which they make.
 _CHAIN = re.compile(r"DOCKER(-[A-Z0-9-]+)?")
+_TABLES = ("filter", "nat", "mangle", "raw", "security")
+"""What iptables calls its tables; others belong to others."""
+_PASSES = "policy accept;"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +141,52 @@ def _option(rule: str, name: str) -> str:
     return words[words.index(name) + 1] if name in words[:-1] else ""
 
 
-def is_empty_nft_table(listing: str) -> bool:
-    """Whether a table of `nft list table` holds nothing but chains that let everything pass."""
-    inside = [line.strip() for line in listing.splitlines()[1:]]
-    allowed = re.compile(r"|\}|#.*|chain \S+ \{|type \S+ hook .*policy accept;")
-    return all(allowed.fullmatch(line) for line in inside)
+def parse_nft(listing: str) -> dict[str, dict[str, bool]]:
+    """Read `nft list ruleset`: table, as `ip nat` → chain or other object → whether it is idle.
+
+    Idle is a chain of the kernel's hooks without rules that lets everything pass.
+    """
+    found: dict[str, dict[str, bool]] = {}
+    table = name = ""
+    inside: list[str] = []
+    for line in listing.splitlines():
+        words = line.split()
+        if line.startswith("table "):
+            table = " ".join(words[1:3])
+            found[table] = {}
+        elif line.startswith("\t}"):
+            hook = [row for row in inside if row.startswith("type ")]
+            found[table][name] = inside == hook and bool(hook) and hook[0].endswith(_PASSES)
+        elif line.startswith("\t\t"):
+            inside.append(line.strip())
+        elif line.startswith("\t") and words and words[-1] == "{":
+            name, inside = words[1], []
+    return found
+
+
+def plan_nft(before: Iterable[str], listing: str) -> str:
+    """Return what `nft --file` shall do to drop what iptables made and left idle; "" if nothing.
+
+    `before` are the names that `nft_names` gave.
+    """
+    known = set(before)
+    lines = []
+    for table, chains in parse_nft(listing).items():
+        family, _, name = table.partition(" ")
+        if family not in ("ip", "ip6") or name not in _TABLES:
+            continue
+        if table not in known and all(chains.values()):
+            lines.append(f"delete table {table}")
+            continue
+        lines += [
+            f"delete chain {table} {chain}"
+            for chain, idle in chains.items()
+            if idle and f"{table} {chain}" not in known
+        ]
+    return "".join(line + "\n" for line in lines)
+
+
+def nft_names(listing: str) -> list[str]:
+    """Names of all tables and their chains, as `ip nat` and `ip nat OUTPUT`."""
+    tables = parse_nft(listing)
+    return [*tables, *(f"{table} {chain}" for table, chains in tables.items() for chain in chains)]

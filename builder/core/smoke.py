@@ -8,8 +8,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from builder.core.finding import Finding, Severity
+from builder.core.finding import Finding
 from builder.core.judge import Blame, Status
+from builder.core.keys import finding
 from builder.core.receipt import Predicate, Proof, Receipt, Subject
 
 SCHEMA: Literal["nightlock/smoke-report/1"] = "nightlock/smoke-report/1"
@@ -134,71 +135,14 @@ def receipt_of(report: SmokeReport) -> Receipt:
     )
 
 
-_ADVICE: dict[str, tuple[str, str]] = {
-    "content-null": (
-        "the reasoning parser or the token limit left the content empty or in the wrong field",
-        "compare `--reasoning-parser` with the model; raise `max_tokens` or switch thinking off",
-    ),
-    "tool-calls": (
-        "the tool parser is not switched on, does not fit the model, or lost the call",
-        "give `--enable-auto-tool-choice` and the model's `--tool-call-parser` together",
-    ),
-    "streaming-usage": (
-        "the streamed answer is cut, or differs from the whole one",
-        "ask the server by hand with `stream_options.include_usage`; compare with the last image",
-    ),
-    "chat-template-missing": (
-        "the checkpoint has no chat template",
-        'add chat_template.jinja to the model folder, or prove it with `request = "completion"`',
-    ),
-    "model-name-404": (
-        "the request names another model id than the server serves, or another server answered",
-        "make `server.served_name` and `--served-model-name` equal; `/v1/models` lists the ids",
-    ),
-    "health-is-not-ready": (
-        "/health says 200 while the engine gives no answer",
-        "read the log for the engine's last lines; do not promote this image",
-    ),
-    "engine-ready-timeout": (
-        "the server did not start within its deadline: slow loading, a cold compile, or a hang",
-        "look at its last lines; if it was still at work, raise `deadlines.health` of the profile",
-    ),
-    "garbage-output": (
-        "the server answers 200 with wrong or repeated tokens: a kernel, a parser or the model",
-        "do not promote this image; run the same profile on the last promoted one to compare",
-    ),
-    "tag-vs-content": (
-        "the running vLLM is not the one that the image's labels name",
-        "build the image again from its lock; do not promote this one",
-    ),
-    "request-refused": (
-        "the server refused a request of the profile",
-        "correct the check's `parameters`; this vLLM names what it does not take",
-    ),
-}
-
-
-def explain(key: str, severity: Severity, subject: str, evidence: str) -> Finding:
-    """Make a finding of one of the keys above."""
-    cause, action = _ADVICE[key]
-    return Finding(
-        key=key,
-        severity=severity,
-        subject=subject,
-        evidence=evidence,
-        cause=cause,
-        action=action,
-    )
-
-
 def findings_of(checks: Iterable[CheckResult], subject: str) -> tuple[Finding, ...]:
     """Turn what did not pass into findings; only a fail is an error."""
     return tuple(
-        explain(
+        finding(
             check.key,
-            "error" if check.status == "fail" else "warning",
-            f"{subject}, check {check.name}",
-            check.reason,
+            subject=f"{subject}, check {check.name}",
+            evidence=check.reason,
+            severity="error" if check.status == "fail" else "warning",
         )
         for check in checks
         if check.status != "pass" and check.key

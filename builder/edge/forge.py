@@ -1,13 +1,15 @@
-"""A forge's REST interface, as GitHub has it: the commits between two others."""
+"""A forge's REST interface, as GitHub has it: commits between two others, the newest, one by name."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from urllib.parse import quote
 
 import httpx
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from builder.core.diff_result import Commit
+from builder.core.history import Landed
 from builder.edge.download import open_client
 from builder.edge.userconfig import UserConfig
 from builder.errors import NetworkError
@@ -16,10 +18,17 @@ _PATIENCE = 3.0
 """Seconds; titles are worth no more, so nothing is tried twice."""
 
 
+class _Signature(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    date: datetime
+
+
 class _Inner(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     message: str
+    committer: _Signature | None = None
 
 
 class _Entry(BaseModel):
@@ -60,3 +69,43 @@ def compare(project: str, old: str, new: str, config: UserConfig) -> tuple[int, 
         for entry in reversed(found.commits)
     ]
     return found.total_commits, commits
+
+
+def recent(client: httpx.Client, project: str, limit: int) -> list[Landed]:
+    """List the newest commits of the default branch, newest first (GitHub REST: "List commits").
+
+    `limit` is 100 at most: one page. Raises NetworkError whenever that does not work.
+    """
+    url = f"{project.rstrip('/')}/commits?per_page={limit}"
+    try:
+        answer = client.get(url, timeout=_PATIENCE).raise_for_status()
+        rows = TypeAdapter(list[_Entry]).validate_json(answer.content)
+    except (httpx.HTTPError, httpx.InvalidURL, ValidationError) as error:
+        raise _no_commits(url, error) from error
+    return [
+        Landed(sha=row.sha, when=row.commit.committer.date if row.commit.committer else None)
+        for row in rows
+    ]
+
+
+def find(client: httpx.Client, project: str, revision: str) -> str:
+    """Return the full commit of an abbreviation; empty where the forge knows none, or several.
+
+    GitHub REST: "Get a commit". Raises NetworkError when the forge cannot be asked.
+    """
+    url = f"{project.rstrip('/')}/commits/{quote(revision, safe='')}"
+    try:
+        answer = client.get(url, timeout=_PATIENCE)
+        if answer.status_code in (404, 409, 422):
+            return ""
+        return _Entry.model_validate_json(answer.raise_for_status().content).sha
+    except (httpx.HTTPError, httpx.InvalidURL, ValidationError) as error:
+        raise _no_commits(url, error) from error
+
+
+def _no_commits(url: str, error: Exception) -> NetworkError:
+    return NetworkError(
+        f"the forge gave no commits: {error}",
+        subject=url,
+        action="name a mirror or a local clone in the setting `forges`, or do without",
+    )

@@ -1,10 +1,12 @@
-"""Git, by its plumbing: files of a folder at a commit, and the commits between two others."""
+"""Git, by its plumbing: files of a folder at a commit; commits between others, newest, by name."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 from builder.core.diff_result import Commit
+from builder.core.history import Landed
 from builder.edge import process
 from builder.errors import CommandFailed
 
@@ -59,6 +61,24 @@ def commits_between(clone: Path, old: str, new: str) -> list[Commit]:
     lines = _git(clone, "log", "--no-show-signature", "--format=%H %s", f"{first}..{last}")
     pairs = (line.partition(" ") for line in lines.splitlines())
     return [Commit(sha=sha, title=title) for sha, _, title in pairs]
+
+
+def recent_commits(clone: Path, limit: int) -> list[Landed]:
+    """List the newest commits of the branch the clone follows, newest first.
+
+    That is the remote's default branch as last fetched, else what is checked out. Raises
+    CommandFailed when there is no commit.
+    """
+    branch = find_commit(clone, "refs/remotes/origin/HEAD") or "HEAD"
+    lines = _git(clone, "log", "--no-show-signature", "--format=%H %cI", f"-{limit}", branch)
+    pairs = (line.split(" ") for line in lines.splitlines())
+    return [Landed(sha=sha, when=datetime.fromisoformat(when)) for sha, when in pairs]
+
+
+def commits_named(clone: Path, digits: str) -> list[str]:
+    """List the commits that begin with these hex digits, sorted; `digits` are 4 at least."""
+    objects = _git(clone, "rev-parse", f"--disambiguate={digits}").split()
+    return sorted(name for name in objects if _git(clone, "cat-file", "-t", name) == "commit\n")
 
 
 def _tree(repository: Path, commit: str, folder: str) -> list[tuple[str, str]]:

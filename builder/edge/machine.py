@@ -36,14 +36,21 @@ def read_machine(folders: EngineFolders) -> Machine:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Bytes that a folder takes on its disk; what cannot be read is passed over."""
+    """Bytes that a folder takes on its disk; what cannot be read is passed over.
+
+    What is mounted inside is not counted: a running container shows its layers a second time.
+    """
     total = 0
     waiting = [folder]
+    disk = folder.stat().st_dev if folder.exists() else 0
     while waiting:
         with suppress(OSError), os.scandir(waiting.pop()) as entries:
             for entry in entries:
                 with suppress(OSError):
-                    total += entry.stat(follow_symlinks=False).st_blocks * 512
+                    found = entry.stat(follow_symlinks=False)
+                    if found.st_dev != disk:
+                        continue
+                    total += found.st_blocks * 512
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(Path(entry.path))
     return total

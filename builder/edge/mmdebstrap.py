@@ -22,6 +22,8 @@ from builder.edge.apt import AptRoot, host_sources
 from builder.edge.store import Store, link
 from builder.errors import CommandFailed, ToolMissing
 
+_LINE = 300
+"""Characters of a line of its output that are shown."""
 _PROGRAM = "usr/bin/mmdebstrap"
 _SUITE = "trixie"
 """Whose mmdebstrap is unpacked; it is a Perl script, and any version gives the same base."""
@@ -136,7 +138,7 @@ def bootstrap(
         f"--mode={'root' if os.geteuid() == 0 else 'unshare'}",
         "--variant=required",
         "--format=tar",
-        # Nothing of this tree has to survive a power cut; its fsyncs cost most of the time.
+        # Nothing of this tree has to survive a power cut.
         "--dpkgopt=force-unsafe-io",
         f"--architectures={_architecture(debs)}",
         f"--include={names}",
@@ -145,7 +147,7 @@ def bootstrap(
         f"deb [trusted=yes] copy:{quote(str(archive))} ./",
     ]
     environment = {
-        "PATH": os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin",
+        "PATH": os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin",
         "HOME": str(work),
         "TMPDIR": str(scratch),
         "LC_ALL": "C.UTF-8",
@@ -163,7 +165,14 @@ def bootstrap(
     except CommandFailed as error:
         if os.strerror(errno.ENOSPC) in error.tail:
             raise files.disk_full(target) from error
-        raise
+        # Its command and some of its lines name every package: the reason would drown in them.
+        raise CommandFailed(
+            error.what,
+            subject=str(program),
+            action=error.action,
+            status=error.status,
+            tail="\n".join(line[:_LINE] for line in error.tail.splitlines()),
+        ) from error
     finally:
         if os.geteuid() != 0 and any(scratch.iterdir()):
             # What a killed run leaves belongs to subordinate ids: only their owner may remove it.

@@ -21,8 +21,6 @@ from builder.errors import CommandFailed
 _SYSCTLS = Path("/proc/sys")
 _LINKS = Path("/sys/class/net")
 _PROGRAMS = {4: "iptables", 6: "ip6tables"}
-_TABLES = ("filter", "nat", "mangle", "raw", "security")
-"""What iptables calls its tables; others belong to others."""
 
 # linux/sockios.h; there is no `ip` on a slim system.
 _GET_ADDRESS, _SET_ADDRESS = 0x8915, 0x8916
@@ -170,23 +168,20 @@ class PacketFilter:
                         raise
 
     def tables(self) -> list[str]:
-        """Names of all nftables tables, as `ip nat`; empty where the kernel has no nftables."""
-        try:
-            said = self._run("nft", "list", "tables")
-        except CommandFailed:
-            return []
-        return [line.removeprefix("table ") for line in said.splitlines() if line]
+        """Names of all nftables tables and chains; empty where the kernel has no nftables."""
+        return network_rules.nft_names(self._ruleset())
 
     def drop_tables(self, before: Iterable[str]) -> None:
-        """Delete nftables tables of iptables that were not there before and hold nothing."""
-        known = set(before)
-        for name in self.tables():
-            family, _, own = name.partition(" ")
-            if name in known or family not in ("ip", "ip6") or own not in _TABLES:
-                continue
-            listing = self._run("nft", "list", "table", *name.split())
-            if network_rules.is_empty_nft_table(listing):
-                self._run("nft", "delete", "table", *name.split())
+        """Delete what iptables made in nftables, was not there before and does nothing."""
+        plan = network_rules.plan_nft(before, self._ruleset())
+        if plan:
+            self._run("nft", "--file", "-", stdin=plan.encode())
+
+    def _ruleset(self) -> str:
+        try:
+            return self._run("nft", "list", "ruleset")
+        except CommandFailed:
+            return ""
 
     def _name(self, version: int) -> str:
         return f"{_PROGRAMS[version]}-{self.flavour}"

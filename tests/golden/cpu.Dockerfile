@@ -92,11 +92,12 @@ ENV PATH="/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
     XDG_CACHE_HOME="/cache" \
     XDG_CONFIG_HOME="/cache/config" \
     HF_HOME="/cache/huggingface" \
-    VLLM_CACHE_ROOT="/cache/vllm" \
     VLLM_CONFIG_ROOT="/cache/config/vllm" \
-    TORCHINDUCTOR_CACHE_DIR="/cache/torchinductor" \
-    TRITON_CACHE_DIR="/cache/triton" \
-    NUMBA_CACHE_DIR="/cache/numba" \
+    VLLM_CACHE_ROOT="/cache/32d50b11cc30/vllm" \
+    TORCHINDUCTOR_CACHE_DIR="/cache/32d50b11cc30/torchinductor" \
+    TRITON_CACHE_DIR="/cache/32d50b11cc30/triton" \
+    NUMBA_CACHE_DIR="/cache/32d50b11cc30/numba" \
+    PYTHONPYCACHEPREFIX="/cache/32d50b11cc30/python" \
     VLLM_NO_USAGE_STATS="1"
 
 LABEL org.nightlock.base="bookworm" \

@@ -127,6 +127,23 @@ def test_the_machines_own_apt_does_not_leak_in(
     assert 'Acquire::Retries "7";' in (root.folder / "apt.conf").read_text()
 
 
+def test_a_root_that_was_never_updated_knows_nothing(archive: LocalArchive, tmp_path: Path) -> None:
+    """Nor does it ask the machine's own apt, which knows gcc."""
+    root = AptRoot(tmp_path / "root", archive.sources, "amd64")
+    with pytest.raises(BadInput, match="no package gcc"):
+        root.show(["gcc"])
+
+
+def test_an_index_without_sha256_is_refused(archive: LocalArchive, tmp_path: Path) -> None:
+    """A package that cannot be pinned is not left out without a word."""
+    archive.hash_field = "MD5sum"
+    archive.add("weak", "1.0")
+    root = AptRoot(tmp_path / "root", archive.sources, "amd64")
+    root.update()
+    with pytest.raises(Refused):
+        root.show(["weak"])
+
+
 def test_an_unsigned_archive_is_refused(archive: LocalArchive, tmp_path: Path) -> None:
     """Unless it is a folder of our own."""
     keyring = tmp_path / "keyring.gpg"

@@ -69,10 +69,16 @@ def unpacked(engine_context: Context, tmp_path_factory: pytest.TempPathFactory) 
 def inside(tmp_path: Path, unpacked: Path) -> Iterator[Namespace]:
     """Yield a namespace whose state folder holds the unpacked programs already."""
     state = tmp_path / "state"
-    own = state / "nightlock/engine/tools" / unpacked.name
-    shutil.copytree(unpacked, own, symlinks=True, copy_function=_link)
+    share(unpacked, state)
     with namespace(state) as found:
         yield found
+    shutil.rmtree(state)
+
+
+def share(unpacked: Path, state: Path) -> None:
+    """Give a state folder the unpacked programs, without copying where that can be."""
+    own = state / "nightlock/engine/tools" / unpacked.name
+    shutil.copytree(unpacked, own, symlinks=True, copy_function=_link)
 
 
 def _link(source: str, target: str) -> None:
@@ -160,6 +166,9 @@ COMMIT
     assert added in after
     assert before == [line for line in after if line != added]
     inside.tool(unpacked, f"iptables-{flavour}", "-D", *added.split()[1:])
+    if flavour == "nft":
+        # Of the kernel's hooks only the one the added rule lies in may have stayed.
+        inside.tool(unpacked, "nft", "delete", "chain", "ip", "filter", "FORWARD")
     assert tables == inside.look(unpacked)["nft"]
 
 
@@ -245,7 +254,7 @@ def test_an_engine_that_answers_is_used_as_it_is(
     theirs, _ = started(inside)
     rules = inside.look(unpacked)["iptables-nft-save"]
     state = tmp_path / "other"
-    shutil.copytree(inside.state / "nightlock/engine/tools", state / "nightlock/engine/tools")
+    share(unpacked, state)
     ours = replace(inside, state=state, extra={"DOCKER_HOST": theirs["result"]["host"]})
     said = ours.nightlock("engine", "start")["result"]
     assert (theirs["result"]["host"], False, ["registry"]) == (

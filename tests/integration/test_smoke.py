@@ -12,6 +12,7 @@ import sys
 import uuid
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import docker
@@ -285,6 +286,25 @@ def test_two_at_once(engine: Engine, tiny: str, tmp_path: Path) -> None:
     ):
         assert first.address != second.address
         assert (None, None) == (first.wait(0), second.wait(0))
+
+
+def test_an_image_that_cannot_start(
+    engine: Engine, client: docker.DockerClient, tiny: str, tmp_path: Path
+) -> None:
+    """Its entrypoint is not there: told by the engine's own words."""
+    made = plan(engine, tiny)
+    name = ImageRef.parse(tiny).name
+    box = client.containers.create(made.image)
+    try:
+        box.commit(name, "broken", changes='ENTRYPOINT ["/nowhere"]')
+    finally:
+        box.remove()
+    broken = replace(made, image=f"{name}:broken")
+    with (
+        pytest.raises(BootFailed, match="/nowhere"),
+        container.boot(engine, broken, tmp_path / "log", 60),
+    ):
+        pass
 
 
 BOOT_AND_WAIT = """

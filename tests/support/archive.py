@@ -9,6 +9,8 @@ from pathlib import Path
 
 from builder.core.debian import AptSource, suites_of
 
+_HASHES = {"SHA256": "sha256", "MD5sum": "md5"}
+
 
 @dataclass(kw_only=True)
 class LocalArchive:
@@ -17,6 +19,8 @@ class LocalArchive:
     folder: Path
     codename: str = "bookworm"
     architecture: str = "amd64"
+    hash_field: str = "SHA256"
+    """How the index names the hash of packages that are added from now on."""
     _indexes: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
@@ -67,7 +71,7 @@ class LocalArchive:
         data = deb.read_bytes()
         self._indexes.setdefault(suite, {})[name] = (
             f"{control}Filename: {path}\nSize: {len(data)}\n"
-            f"SHA256: {hashlib.sha256(data).hexdigest()}\n"
+            f"{self.hash_field}: {hashlib.new(_HASHES[self.hash_field], data).hexdigest()}\n"
         )
         self.publish()
         return deb

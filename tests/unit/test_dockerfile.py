@@ -150,19 +150,33 @@ def test_the_specs_environment_wins() -> None:
     """`[run.environment]` can replace what the family sets."""
     spec = small_spec()
     run = spec.run.model_copy(update={"environment": {"HF_HOME": "/models"}})
-    assert "/models" == environment(spec.model_copy(update={"run": run}))["HF_HOME"]
+    assert "/models" == environment(spec.model_copy(update={"run": run}), small_lock())["HF_HOME"]
 
 
 def test_all_that_is_written_lies_in_the_one_cache_folder() -> None:
     """One volume keeps everything, and nothing is written elsewhere."""
-    own = environment(small_spec())
+    own = environment(small_spec(), small_lock())
     folders = {
         name: value
         for name, value in own.items()
-        if name.endswith(("HOME", "_DIR", "_ROOT", "_BASE"))
+        if name.endswith(("HOME", "_DIR", "_ROOT", "_BASE", "PREFIX"))
     }
     assert {} == {name: value for name, value in folders.items() if not value.startswith("/cache")}
     assert {"HOME", "HF_HOME", "VLLM_CACHE_ROOT", "TRITON_CACHE_DIR"} <= set(folders)
+
+
+def test_compiled_code_of_two_locks_never_meets() -> None:
+    """All files of all images have one time, by which Python and Numba tell what is stale."""
+    spec = small_spec()
+    first, second = (environment(spec, small_lock(spec, epoch=epoch)) for epoch in (1, 2))
+    differing = {name for name in first if first[name] != second[name]}
+    assert {
+        "VLLM_CACHE_ROOT",
+        "TORCHINDUCTOR_CACHE_DIR",
+        "TRITON_CACHE_DIR",
+        "NUMBA_CACHE_DIR",
+        "PYTHONPYCACHEPREFIX",
+    } == differing
 
 
 def test_small_files_hold_the_whole_lock() -> None:

@@ -202,6 +202,20 @@ def test_a_builder_is_read(text: str, expected: tuple[str, tuple[int, int]]) -> 
     assert (0, 0) == BuildKit(driver="docker", version="").number
 
 
+@pytest.mark.parametrize(
+    ("buildkit", "expected"),
+    [
+        (BuildKit(driver="remote", version="v0.21.1"), "v0.21.1 (remote)"),
+        (BuildKit(driver="docker", version="v0.0.0+unknown"), "part of Docker 26.1.5"),
+        (BuildKit(driver="kubernetes", version=""), "kubernetes"),
+        (BuildKit(driver="", version=""), "none"),
+    ],
+)
+def test_a_builder_is_named(buildkit: BuildKit, expected: str) -> None:
+    """By its version, else by what it is a part of."""
+    assert expected == buildkit.describe("26.1.5")
+
+
 def test_the_image_store_is_recognised() -> None:
     """By what Docker 26 says in DriverStatus."""
     new = {"DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]}

@@ -6,7 +6,7 @@ from ipaddress import IPv4Network
 
 import pytest
 
-from builder.core.network_rules import Ours, is_empty_nft_table, parse_rules, undo
+from builder.core.network_rules import Ours, nft_names, parse_rules, plan_nft, undo
 
 OURS = Ours(
     bridges=frozenset({"nl-0", "br-123456789abc"}),
@@ -168,19 +168,32 @@ def test_quotes_and_counters_are_read() -> None:
     assert ('-A OUTPUT -m comment --comment "a b" -j ACCEPT',) == table.rules
 
 
+HOOK = "\t\ttype filter hook input priority filter; policy {};\n"
+
+
 @pytest.mark.parametrize(
     ("inside", "expected"),
     [
-        ("", True),
+        ("", "delete table ip filter\n"),
+        (f"\tchain INPUT {{\n{HOOK.format('accept')}\t}}\n", "delete table ip filter\n"),
+        (f"\tchain INPUT {{\n{HOOK.format('drop')}\t}}\n", ""),
+        (f"\tchain INPUT {{\n{HOOK.format('accept')}\t\tcounter accept\n\t}}\n", ""),
+        ("\tchain MINE {\n\t}\n", ""),
+        ("\tset blocked {\n\t\ttype ipv4_addr\n\t}\n", ""),
         (
-            "\tchain INPUT {\n\t\ttype filter hook input priority filter; policy accept;\n\t}\n",
-            True,
+            f"\tchain FORWARD {{\n{HOOK.format('accept')}\t}}\n\tchain MINE {{\n\t}}\n",
+            "delete chain ip filter FORWARD\n",
         ),
-        ("\tchain INPUT {\n\t\ttype filter hook input priority filter; policy drop;\n\t}\n", False),
-        ("\tchain INPUT {\n\t\tcounter packets 0 bytes 0 accept\n\t}\n", False),
-        ("\tset blocked {\n\t\ttype ipv4_addr\n\t}\n", False),
     ],
 )
-def test_a_table_is_dropped_only_when_it_does_nothing(inside: str, expected: bool) -> None:
-    """Sets, rules and policies are somebody's."""
-    assert expected == is_empty_nft_table(f"table ip filter {{\n{inside}}}\n")
+def test_what_iptables_left_idle_is_dropped(inside: str, expected: str) -> None:
+    """Sets, rules, policies and chains without a hook are somebody's."""
+    listing = f"table ip filter {{\n{inside}}}\n"
+    assert expected == plan_nft([], listing)
+    assert "" == plan_nft(nft_names(listing), listing)
+
+
+@pytest.mark.parametrize("name", ["inet filter", "ip mine", "bridge filter"])
+def test_tables_that_iptables_does_not_make_are_left(name: str) -> None:
+    """Somebody made them meanwhile."""
+    assert "" == plan_nft([], f"table {name} {{\n}}\n")

@@ -113,5 +113,14 @@ KEYS: tuple[Key, ...] = (
         "testcontainers/testcontainers-java#7439 testcontainers/testcontainers-java#9218 "
         "testcontainers/testcontainers-go#1671",
     ),
+    Key(
+        key="request-refused",
+        title="the server refuses a request of the profile",
+        kind="api",
+        severity="warning",
+        cause="The request has a field or a value that this vLLM does not take; the image may be "
+        "sound.",
+        action="Correct `parameters` of the check; the answer names what is not taken.",
+    ),
 )
-"""In the order of the cases."""
+"""In the order of the cases; what was found while building this comes last."""

