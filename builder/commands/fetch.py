@@ -41,11 +41,11 @@ def run(context: Context, image: str, *, lock: Lock | None = None) -> Outcome[Fe
     """
     spec = projects.read_spec(context.project, image)
     if lock is None:
-        lock = projects.read_lock(context.project, image)
+        lock = projects.read_lock_folder(context.lock_folder(image))
     if lock.header.spec != spec.digest:
         raise StaleLock(
             "the lock was made from another image.toml",
-            subject=str(projects.lock_folder(context.project, image)),
+            subject=str(context.lock_folder(image)),
             action=f"`nightlock lock {image}`",
         )
     store = Store(context.places.store)

@@ -79,7 +79,7 @@ def run(
         phases[name] = round(time.monotonic() - started, 3)
         started = time.monotonic()
 
-    context, fetched, changes = _fetch(context, image, relock=relock)
+    context, fetched, changes = fill_store(context, image, relock=relock)
     took("fetch")
     built = build.run(context, image, push=push, builder=builder).result
     took("build")
@@ -114,19 +114,13 @@ def run(
     return Outcome(result=result, text=_text(result))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Proof:
-    answer: str
-    checks: tuple[CheckResult, ...]
-    phases: tuple[Phase, ...]
-    folder: Path
-    reused: bool
-
-
-def _fetch(
+def fill_store(
     context: Context, image: str, *, relock: bool
 ) -> tuple[Context, FetchResult, list[LockChange]]:
-    """Fill the store; the context that comes back names the lock that could be filled."""
+    """Fetch; the context that comes back names the lock whose files are in the store.
+
+    With `relock`, .debs that are on no source any more are locked anew into the state folder.
+    """
     try:
         return context, fetch.run(context, image).result, []
     except AptDrift as drift:
@@ -143,6 +137,15 @@ def _fetch(
     for change in changes:
         context.output.note(f"  {change.name}: {change.old or 'new'} → {change.new or 'gone'}")
     return relocked, fetch.run(relocked, image).result, changes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Proof:
+    answer: str
+    checks: tuple[CheckResult, ...]
+    phases: tuple[Phase, ...]
+    folder: Path
+    reused: bool
 
 
 def _smoke(context: Context, built: BuildResult, profile: str) -> _Proof:

@@ -83,4 +83,3 @@ def _find(rows: Sequence[Candidate], version: Version, part: Part) -> Candidate 
         and (row.version.local or "") == part.label
     ]
     return best(fitting, part.target)
-

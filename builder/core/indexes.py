@@ -27,6 +27,8 @@ class Place:
     """URL or path."""
     flat: bool = False
     """A find-links page or folder: no page per project."""
+    optional: bool = False
+    """A folder that is not there has nothing; else it is an error."""
 
     def __str__(self) -> str:
         return f"{self.name} at {self.where}"

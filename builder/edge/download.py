@@ -25,6 +25,7 @@ ATTEMPTS = 5
 BACKOFF = 0.5
 """Seconds before the second try; doubles with each."""
 _LONGEST_WAIT = 60.0
+_AS_IT_IS = {"Accept-Encoding": "identity"}
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _NO_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
 
@@ -41,7 +42,7 @@ def open_client(config: UserConfig, *, connections: int = 16) -> httpx.Client:
         follow_redirects=True,
         timeout=httpx.Timeout(30, connect=15, pool=None),
         limits=httpx.Limits(max_connections=connections),
-        headers={"User-Agent": "nightlock", "Accept-Encoding": "identity"},
+        headers={"User-Agent": "nightlock"},
     )
 
 
@@ -74,7 +75,7 @@ def read_range(client: httpx.Client, url: str, span: str) -> tuple[bytes, int] |
     while True:
         tries += 1
         try:
-            with client.stream("GET", url, headers={"Range": span}) as response:
+            with client.stream("GET", url, headers={"Range": span, **_AS_IT_IS}) as response:
                 if response.status_code in (200, 416):
                     return None
                 _refuse(response)
@@ -160,7 +161,7 @@ def _stream(
     if size is not None and start > size:
         _restart(target, start, tell)
         start = 0
-    headers = {"Range": f"bytes={start}-"} if start else {}
+    headers = {"Range": f"bytes={start}-", **_AS_IT_IS} if start else dict(_AS_IT_IS)
     with client.stream("GET", url, headers=headers) as response:
         if start and response.status_code == 416:
             total = response.headers.get("Content-Range", "").rpartition("/")[2]

@@ -50,11 +50,11 @@ class Indexes:
     def find_links(self) -> tuple[Place, ...]:
         """Folders and pages that may hold any file."""
         own = [
-            Place(name="find_links in config.toml", where=where, flat=True)
+            Place(name="find_links in config.toml", where=where, flat=True, optional=True)
             for where in self._settings.find_links
         ]
         theirs = [
-            Place(name=f"find-links of {entry.origin}", where=entry.value, flat=True)
+            Place(name=f"find-links of {entry.origin}", where=entry.value, flat=True, optional=True)
             for entry in self._config.find_links
         ]
         return (*own, *theirs)
@@ -63,7 +63,7 @@ class Indexes:
     def extra(self) -> tuple[Place, ...]:
         """Further indexes, to find a file by its sha256 only."""
         return tuple(
-            Place(name=f"extra index of {entry.origin}", where=entry.value)
+            Place(name=f"extra index of {entry.origin}", where=entry.value, optional=True)
             for entry in self._config.extra_indexes
         )
 
@@ -146,6 +146,8 @@ def _local(path: Path, place: Place, package: str | None) -> list[Candidate]:
     if path.is_file():
         return _wheels([path], place, package)
     if not path.is_dir():
+        if place.optional:
+            return []
         raise _no_folder(place)
     if not place.flat and package is not None:
         tree = path / canonicalize_name(package)

@@ -201,9 +201,7 @@ def still_there(
     return gone(commit, files, index.read_all(query, pages))
 
 
-def _opening(
-    index: NightlyIndex, query: Query, pages: Pages, forge: Forge
-) -> tuple[Query, Pages]:
+def _opening(index: NightlyIndex, query: Query, pages: Pages, forge: Forge) -> tuple[Query, Pages]:
     """Ask the forge and read the first pages, side by side."""
     first = next_pages(query, pages)
 
@@ -212,9 +210,7 @@ def _opening(
 
     *read, history = each(work, [*first, ""], threads=index.threads)
     found = dict(pages) | {
-        path: page
-        for path, page in zip(first, read, strict=True)
-        if not isinstance(page, History)
+        path: page for path, page in zip(first, read, strict=True) if not isinstance(page, History)
     }
     if isinstance(history, History):
         query = replace(query, history=history)

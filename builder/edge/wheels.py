@@ -58,6 +58,19 @@ class WheelReader:
             )
         return found
 
+    def peek(self, wheel: Candidate) -> WheelFacts | None:
+        """Read a wheel's facts by range before anybody knows its sha256; nothing is kept.
+
+        None where the server does no ranges: the whole file has to come first.
+        """
+        if wheel.local:
+            return _facts_of(path_of(wheel.url), wheel)
+        tail = read_range(self._client, wheel.url, f"bytes=-{_TAIL}")
+        if tail is None:
+            return None
+        remote = _RemoteFile(self._client, wheel.url, *tail)
+        return _facts(remote, remote.length, wheel)
+
     def hash_whole(self, wheel: Candidate, on_bytes: Callable[[int], None]) -> str:
         """Hash a file that no index gives a sha256 for; a remote one is kept in the store."""
         if wheel.local:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.commands import build, release
 from builder.commands import engine as recipe
 from builder.commands.context import Context
 from builder.core.engine import EngineFolders
@@ -17,6 +18,7 @@ from builder.edge.machine import read_machine
 from builder.edge.project import read_settings
 from builder.errors import NightlockError
 from builder.output import Output
+from tests.support.image_handle import ImageHandle
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,6 +41,7 @@ def engine_context() -> Context:
 def engine(engine_context: Context) -> Iterator[Engine]:
     """Yield an engine with a registry on loopback; what the session started it stops again."""
     places, settings = engine_context.places, engine_context.settings
+    fresh = not EngineFolders(places).top.exists()
     try:
         started = recipe.start(engine_context).result.started
     except NightlockError as error:
@@ -50,4 +53,16 @@ def engine(engine_context: Context) -> Iterator[Engine]:
         yield require_engine(places, settings, os.environ)
     finally:
         if started:
-            recipe.stop(engine_context)
+            recipe.stop(engine_context, purge=fresh)
+
+
+@pytest.fixture(scope="session")
+def cpu_image(engine: Engine, engine_context: Context) -> ImageHandle:
+    """Build the `cpu` image from the committed lock once, and share it.
+
+    .debs that Debian's mirrors dropped are locked anew into the state folder, as quickstart does.
+    """
+    context, _, _ = release.fill_store(engine_context, "cpu", relock=True)
+    built = build.run(context, "cpu", push=f"{engine.registry}/nightlock-test/cpu").result
+    reference = f"{engine.registry}/nightlock-test/cpu:{built.tags[0]}"
+    return ImageHandle(reference=reference, digest=built.digest, registry=engine.registry)

@@ -14,7 +14,7 @@ from builder.core.lock import Lock
 from builder.core.settings import Settings
 from builder.edge import debs, download
 from builder.edge.project import read_lock
-from builder.errors import HashMismatch, NetworkError, Refused, SpecError
+from builder.errors import BadInput, HashMismatch, NetworkError, Refused, SpecError
 from tests.support.index import FakeIndex, fake_index
 from tests.support.lockable import DEB, Tiny
 from tests.support.wheels import make_vllm, make_wheel
@@ -438,16 +438,34 @@ def test_tools_are_locked_apart_from_the_image(tiny: Tiny, general: FakeIndex) -
     assert "" == tiny.line("uv")
 
 
-def test_folders_take_the_place_of_indexes(tiny: Tiny, tmp_path: Path) -> None:
-    """`--index NAME=folder` for both: everything is hashed here, and the network is not asked."""
+@pytest.mark.parametrize("tree", [False, True])
+def test_folders_take_the_place_of_indexes(
+    tiny: Tiny, general: FakeIndex, tmp_path: Path, tree: bool
+) -> None:
+    """`--index NAME=folder`, flat or with a page per project; the network is not asked."""
     folder = tmp_path / "mirror"
     folder.mkdir()
     for wheel in (VLLM, CLICK, TORCH):
+        name = wheel.file.split("-")[0]
         (folder / wheel.file).write_bytes(wheel.data)
+        if tree:
+            (folder / name).mkdir()
+            link = f"../{wheel.file.replace('+', '%2B')}#sha256={wheel.sha256}"
+            (folder / name / "index.html").write_text(f'<a href="{link}">{wheel.file}</a>')
     lock(tiny, indexes=(f"general={folder}", f"pytorch-cpu={folder}"))
     for wheel in (VLLM, CLICK, TORCH):
         assert wheel.sha256 in tiny.line(wheel.file.split("-")[0])
-    assert "computed here" == row(tiny, "click")["hash_from"]
+    assert ("index" if tree else "computed here") == row(tiny, "click")["hash_from"]
+    assert [] == general.requests
+
+
+def test_a_folder_that_is_not_there(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an index it is an error, as find-links it has nothing."""
+    monkeypatch.setenv("PIP_FIND_LINKS", "/no/such/folder")
+    lock(tiny)
+    with pytest.raises(BadInput, match="there is no such folder") as caught:
+        recipe.run(tiny.context, "tiny", indexes=("pytorch-cpu=/no/such/folder",))
+    assert "pytorch-cpu at /no/such/folder" == caught.value.subject
 
 
 def test_an_index_without_a_place_is_refused(tiny: Tiny) -> None:
