@@ -99,7 +99,7 @@ _SIGNATURES = {
     ),
     "hf-offline": (
         r"OfflineModeIsEnabled|IncompleteSnapshotError|offline mode is enabled|"
-        r"Repo id must be in the form|Can't load the configuration of|"
+        r"HFValidationError|Repo id must be in the form|Can't load the configuration of|"
         r"Invalid repository ID or local directory"
     ),
     "entrypoint-form": r"error: unrecognized arguments: (?:serve\b|/)",

@@ -170,7 +170,10 @@ def package_folders(page: Page, package: str) -> list[str]:
     `vllm-0-33-0/`, or with its dots.
     """
     known = re.compile(rf"{re.escape(package)}(?:-\d[\w.+%-]*)?")
-    return [f"{page.path}{name}/" for name in page.folders if known.fullmatch(name.lower())]
+    # Upstream does not quote these, and a bare `+` would lead nowhere.
+    return [
+        escaped(f"{page.path}{name}/") for name in page.folders if known.fullmatch(name.lower())
+    ]
 
 
 def is_dirty(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""A forge's REST interface, as GitHub has it: commits between two others, the newest, one by name."""
+"""A forge's REST interface, as GitHub has it: commits between others, the newest, one by name."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import unquote
 
 import httpx
 
@@ -114,7 +115,8 @@ class NightlyIndex:
         return flat_page(mine, folder.absolute().as_uri()) if mine else None
 
     def _open(self, folder: Path, path: str) -> Page | None:
-        file = folder / path if path.endswith(METADATA) else folder / path / "index.html"
+        inside = folder / unquote(path)
+        file = inside if path.endswith(METADATA) else inside / "index.html"
         try:
             body = file.read_bytes()
         except OSError:

@@ -67,6 +67,10 @@ def test_an_owner_is_dead_only_for_certain() -> None:
             "hf-offline",
         ),
         ("huggingface_hub.errors.IncompleteSnapshotError: x", "hf-offline"),
+        (
+            "huggingface_hub.errors.HFValidationError: Repo id must use alphanumeric chars, '-'.",
+            "hf-offline",
+        ),
         ("api_server.py: error: unrecognized arguments: /root/models/x", "entrypoint-form"),
         ("vllm: error: unrecognized arguments: serve /models/x", "entrypoint-form"),
         ("vllm: error: unrecognized arguments: --disable-log-requests", "flag-and-env-drift"),
