@@ -44,8 +44,8 @@ def newest_release(
 ) -> Release:
     """Choose the newest version that `requirement` (PEP 508) allows and every want has a wheel of.
 
-    `rows` are all wheels its index lists; `keep` names files that stay where they still fit, `place`
-    is the index for messages. A pre-release is taken only where the requirement names one.
+    `rows` are all wheels its index lists; `keep` names files that stay where they still fit,
+    `place` is the index for messages. A pre-release is taken only where the requirement names one.
 
     Raises Refused when no version is complete, NotOffered when there is none at all.
     """
@@ -72,7 +72,8 @@ def newest_release(
 def pinned(requirements: Iterable[str], package: str, version: str) -> list[str]:
     """Replace what is asked of `package` by exactly `version`; its extras and marker stay."""
     name = canonicalize_name(package)
-    rest, mine = [], []
+    rest: list[Requirement] = []
+    mine: list[Requirement] = []
     for text in requirements:
         asked = Requirement(text)
         (mine if canonicalize_name(asked.name) == name else rest).append(asked)
@@ -129,9 +130,7 @@ def _takes_python(row: Candidate, want: Want) -> bool:
         return True
 
 
-def _lack(
-    want: Want, rows: Sequence[Candidate], mine: Sequence[Candidate]
-) -> tuple[str, str]:
+def _lack(want: Want, rows: Sequence[Candidate], mine: Sequence[Candidate]) -> tuple[str, str]:
     there = ", ".join(sorted({row.file for row in rows}))
     if not mine and rows:
         python = rows[0].requires_python
@@ -145,11 +144,8 @@ def _lack(
     floors = {_floor(row) for row in machine if rank(row.file, want.target) is None} - {""}
     too_new = [text for text in floors if _pair(text) > _pair(want.target.glibc)]
     if too_new:
-        return (
-            "manylinux-floor",
-            f"needs glibc {min(too_new, key=_pair)}, the base of {want.platform} has "
-            f"{want.target.glibc}",
-        )
+        needed, base = min(too_new, key=_pair), want.target.glibc
+        return "manylinux-floor", f"needs glibc {needed}, the base of {want.platform} has {base}"
     return "nightly-missing-for-platform", f"has no wheel for {want.platform}; it has {there}"
 
 

@@ -102,6 +102,11 @@ class LockTable(_Table):
     tools: Requirements = []
     """What builds need and images do not hold, as `uv`."""
 
+    @property
+    def policies(self) -> dict[str, Policy]:
+        """Policies by package, as the companion rules take them."""
+        return {str(name): policy for name, policy in self.companions.items()}
+
 
 class BaseTable(_Table):
     """`[base]`: the root file system below the wheels."""

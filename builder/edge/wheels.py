@@ -17,6 +17,7 @@ from typing import IO, Any
 
 import httpx
 from elftools.common.exceptions import ELFError
+from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
 from builder.core.contents import contents
@@ -43,6 +44,7 @@ class WheelReader:
         self._cache = cache
         self._guard = threading.Lock()
         self._busy: dict[str, threading.Lock] = {}
+        self._hashed: dict[str, str] = {}
 
     def facts(self, wheel: Candidate, sha256: str) -> WheelFacts:
         """Read a wheel's facts.
@@ -84,13 +86,25 @@ class WheelReader:
         remote = _RemoteFile(self._client, wheel.url, *tail)
         return _facts(remote, remote.length, wheel)
 
+    def look(self, wheel: Candidate) -> WheelFacts:
+        """Read a wheel's facts, whether anybody knows its sha256 or not.
+
+        Raises as `facts`.
+        """
+        if wheel.sha256:
+            return self.facts(wheel, wheel.sha256)
+        return self.peek(wheel) or self.facts(wheel, self.hash_whole(wheel, lambda _: None))
+
     def hash_whole(self, wheel: Candidate, on_bytes: Callable[[int], None]) -> str:
         """Hash a file that no index gives a sha256 for; a remote one is kept in the store."""
         if wheel.local:
             return hash_file(path_of(wheel.url), on_bytes)
         with self._store.unnamed(wheel.url) as scratch:
-            download(self._client, wheel.url, scratch, size=wheel.size, on_bytes=on_bytes)
-            return self._store.keep_unnamed(scratch)
+            # Another platform of the same run may have brought it while we waited.
+            if wheel.url not in self._hashed:
+                download(self._client, wheel.url, scratch, size=wheel.size, on_bytes=on_bytes)
+                self._hashed[wheel.url] = self._store.keep_unnamed(scratch)
+            return self._hashed[wheel.url]
 
     def _read(self, wheel: Candidate, sha256: str) -> WheelFacts:
         stored = self._store.path(sha256)
@@ -227,7 +241,8 @@ def _libraries(archive: zipfile.ZipFile) -> tuple[str, ...] | None:
     for entry in small:
         try:
             dynamic = ELFFile(io.BytesIO(archive.read(entry))).get_section_by_name(".dynamic")
-            needed |= {tag.needed for tag in dynamic.iter_tags("DT_NEEDED")} if dynamic else set()
+            if isinstance(dynamic, DynamicSection):
+                needed |= {str(getattr(tag, "needed", "")) for tag in dynamic.iter_tags("DT_NEEDED")}
         except ELFError:
             # Not an object of this kind; whoever loads it will say so.
             continue
