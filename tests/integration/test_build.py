@@ -280,7 +280,7 @@ def test_it_serves_is_healthy_and_stops(mini: Mini, built: BuildResult) -> None:
     )  # fmt: skip
     try:
         _until(lambda: "healthy" == _inspect(mini, name, "{{.State.Health.Status}}"))
-        started = mini.docker("logs", name).strip()
+        started = mini.docker("logs", name).splitlines()[0]
         assert "['--model', 'org/name', '--port', '9123'] 2000 /cache/huggingface" == started
         assert "127.0.0.1:9123: ok" in _inspect(mini, name, "{{json .State.Health}}")
         mini.docker("stop", "--time", "60", name)
@@ -314,7 +314,7 @@ def test_wrong_bytes_fail_the_build_and_push_nothing(
     wheel.unlink()
     data[len(data) // 2] ^= 1
     wheel.write_bytes(data)
-    with pytest.raises(BuildFailed, match=r"group-03(?s:.)*Hash mismatch") as raised:
+    with pytest.raises(BuildFailed, match=r"group-03(?s:.)*click-") as raised:
         buildx.build(mini.engine, mini.invocation("tampered"), tampered, lambda _: None)
     assert f"{tampered}/Dockerfile:" in raised.value.subject
     with Registry.open(mini.repository.registry, os.environ) as registry:
