@@ -9,6 +9,7 @@ from builder.core.wheel import WheelFacts
 from builder.errors import Refused
 from tests.support.discovering import everywhere, find, want
 from tests.support.nightly_index import Bucket, both, nightly, sha
+from tests.support.wheels import Wheel
 
 COMMIT = sha("ea5f903f8")
 GOOD = "0.33.1rc1.dev344+gea5f903f8"
@@ -104,6 +105,26 @@ def test_manylinux_floor() -> None:
     assert {"nightly-missing-for-platform", "manylinux-floor"} == {
         row.key for row in no.value.findings
     }
+
+
+def test_wheel_not_for_target() -> None:
+    """Built for an older interpreter alone."""
+    made = Bucket()
+    file = nightly(GOOD).file.replace("cp38-abi3", "cp312-cp312")
+    made.publish(COMMIT, Wheel(file, b""))
+    with pytest.raises(Refused, match=r"does not fit Python 3\.13, glibc 2\.41, x86_64") as no:
+        find(made, want())
+    assert "wheel-not-for-target" in {row.key for row in no.value.findings}
+
+
+def test_a_wheel_that_was_withdrawn() -> None:
+    """A mirror may say so (PEP 592)."""
+    made = Bucket()
+    made.publish(COMMIT, nightly(GOOD))
+    for key in ("nightly/vllm/index.html", f"{COMMIT}/vllm/index.html"):
+        made.objects[key] = made.objects[key].replace(b"<a href", b'<a data-yanked="" href')
+    with pytest.raises(Refused, match="was withdrawn by its publisher"):
+        find(made, want())
 
 
 def test_arm64_missing() -> None:
