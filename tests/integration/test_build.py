@@ -340,7 +340,7 @@ def test_too_little_room_is_said_before_anything_is_copied(
     steps: list[object] = []
     monkeypatch.setattr(buildx, "build", lambda *words: steps.append(words))
     repository = f"{mini.repository.name}/roomless"
-    with pytest.raises(DiskFull, match=r"building mini needs 1\.\d GB, 1\.0 GB are free"):
+    with pytest.raises(DiskFull, match=r"building mini needs 2\.\d GB, 1\.0 GB are free"):
         build.run(mini.context, "mini", push=repository)
     assert [] == steps
 
