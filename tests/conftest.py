@@ -21,7 +21,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what takes minutes to hours, or a GPU, unless a marker asks for it."""
     chosen = str(config.getoption("markexpr"))
-    kept, left = [], []
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
     for item in items:
         extra = {"long", "gpu"} & {mark.name for mark in item.iter_markers()}
         (left if any(name not in chosen for name in extra) else kept).append(item)
@@ -37,5 +38,5 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def project_root() -> Path:
-    """The project's own folder."""
+    """Return the project's own folder."""
     return ROOT

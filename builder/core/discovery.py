@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from packaging.version import Version
 
 from builder.core.channel_age import MAX_AGE, left_over, siblings, stall_findings, stalled
+from builder.core.distribution import parse_version
 from builder.core.finding import Finding
 from builder.core.history import History, newest_first
 from builder.core.keys import finding
@@ -52,6 +53,8 @@ class Query:
     history: History = field(default_factory=History)
     previous: str = ""
     """Full commit the lock has; empty without one."""
+    previous_version: str = ""
+    """Its version: whether it is newer than the rolling page's is asked before it is read."""
     commit: str = ""
     """Full commit that was asked for; empty: the newest."""
     max_age: timedelta = MAX_AGE
@@ -117,7 +120,7 @@ def conclude(query: Query, pages: Pages) -> Discovery:
     wheels = _wheels(query, pages)
     passed: list[CommitSet] = []
     for commit in _ordered(query, pages, wheels):
-        one = gather(commit, wheels, query.rules)
+        one = gather(commit, wheels, query.rules, _folders(commit, pages))
         if one.complete and one.public is not None:
             skips = _skips(query, pages, wheels, [*passed, one])
             return Discovery(
@@ -141,20 +144,14 @@ def known_commits(query: Query, pages: Pages) -> set[str]:
     return {sha for sha in found if is_commit(sha)}
 
 
-def gone(commit: str, files: Iterable[str], pages: Pages) -> list[Finding]:
-    """Name the locked files that their commit's own pages do not list any more (C08)."""
-    listed = {
-        wheel.file
-        for page in pages.values()
-        if page is not None
-        for wheel in page.wheels
-        if wheel.commit == commit
-    }
+def gone(query: Query, pages: Pages, files: Iterable[str]) -> list[Finding]:
+    """Name the locked files that the pages of their commit do not list any more (C08)."""
+    listed = {one.file for one in _wheels(query, pages) if one.commit == query.commit}
     return [
         finding(
             "rolling-index-version-gone",
             subject=file,
-            evidence=f"no page of commit {commit} lists it any more",
+            evidence=f"no page of commit {query.commit} lists it any more",
         )
         for file in sorted(set(files) - listed)
     ]
@@ -179,13 +176,15 @@ def _unread(base: str, query: Query, pages: Pages) -> list[str]:
             below = package_folders(page, package)
         else:
             below = [f"{path}{package}/"] if guess else []
+            # What there is instead is worth telling.
+            todo += [root for root in (folder(base, ""),) if guess and root not in pages]
         for inner in below:
             found = pages.get(inner)
             if inner not in pages:
                 todo.append(inner)
             elif (found is None or not found.wheels) and inner + METADATA not in pages:
                 todo.append(inner + METADATA)
-    return todo
+    return list(dict.fromkeys(todo))
 
 
 def _wheels(query: Query, pages: Pages) -> list[NightlyWheel]:
@@ -215,7 +214,18 @@ def _ordered(query: Query, pages: Pages, wheels: Sequence[NightlyWheel]) -> list
     for wheel in wheels:
         if unfit(wheel, query.rules) is None:
             versions[wheel.commit] = max(wheel.public, versions.get(wheel.commit, wheel.public))
-    return newest_first((sha for sha in commits if is_commit(sha)), versions, query.history)
+    if before := parse_version(query.previous_version):
+        versions.setdefault(query.previous, Version(before.public))
+    return newest_first(filter(is_commit, commits), versions, query.history, rolling)
+
+
+def _folders(commit: str, pages: Pages) -> tuple[str, ...]:
+    """Folders of a commit, as its own page or the rolling one lists them."""
+    for path in (folder(commit, ""), folder(ROLLING, "")):
+        page = pages.get(path)
+        if page is not None and page.commit in (commit, "") and page.folders:
+            return tuple(sorted(page.folders))
+    return ()
 
 
 def _passed_over(passed: Sequence[CommitSet]) -> list[Skip]:
@@ -223,9 +233,9 @@ def _passed_over(passed: Sequence[CommitSet]) -> list[Skip]:
         Skip(
             subject=one.named,
             key="nightly-missing-for-platform",
-            reason=one.lack if one.offered else "has no page in the index: not published (yet)",
+            reason=one.lack,
             commit=one.commit,
-            quiet=not one.offered,
+            quiet=not one.published,
         )
         for one in passed
     ]
@@ -273,7 +283,7 @@ def _refusal(
     query: Query, pages: Pages, wheels: Sequence[NightlyWheel], passed: Sequence[CommitSet]
 ) -> NightlockError:
     skips = _skips(query, pages, wheels, passed)
-    found = [one for one in passed if one.offered]
+    found = [one for one in passed if one.published]
     action = "wait for the missing upload and lock again, or choose another one with --commit"
     error: NightlockError
     if found:

@@ -87,9 +87,6 @@ def environment(spec: ImageSpec, lock: Lock) -> dict[str, str]:
         "TORCHINDUCTOR_CACHE_DIR": f"{own}/torchinductor",
         "TRITON_CACHE_DIR": f"{own}/triton",
         "NUMBA_CACHE_DIR": f"{own}/numba",
-        # vLLM is three processes that import the same modules: the first compiles for the others.
-        # A boot of the `cpu` image takes 67 s of CPU instead of 102 s, the next one 35 s.
-        "PYTHONPYCACHEPREFIX": f"{own}/python",
     }
     if spec.image.cuda:
         variables["FLASHINFER_WORKSPACE_BASE"] = own

@@ -48,9 +48,12 @@ class History:
 
 
 def newest_first(
-    commits: Iterable[str], versions: Mapping[str, Version], history: History
+    commits: Iterable[str], versions: Mapping[str, Version], history: History, rolling: str = ""
 ) -> list[str]:
     """Order commits, the newest first; `versions` are public ones, of the commits that have any.
+
+    `rolling` is the commit that was published last; it counts as the newest while neither its
+    version nor its place in the history is known.
 
     Those of the history keep its order, for version numbers follow from tags, which anybody may
     set. Those it lacks are newer than all of it (a clone that was not fetched) when their version
@@ -65,6 +68,8 @@ def newest_first(
         version = versions.get(sha, lowest)
         if sha in at:
             return 1, -at[sha], lowest, sha
+        if sha == rolling and sha not in versions:
+            return 3, 0, version, sha
         newer = sha in versions and (ceiling is None or version > ceiling)
         return (2 if newer else 0), 0, version, sha
 

@@ -69,12 +69,19 @@ class CommitSet:
     wheels: Mapping[Want, NightlyWheel]
     missing: tuple[Want, ...]
     offered: tuple[str, ...] = ()
-    """File names of all it has, for messages."""
+    """File names of all it has where wheels are wanted, for messages."""
+    folders: tuple[str, ...] = ()
+    """Folders it has, where they were read, for messages."""
 
     @property
     def complete(self) -> bool:
         """Whether every wanted wheel is there, all of one version."""
         return not self.missing
+
+    @property
+    def published(self) -> bool:
+        """Whether the index has anything of it at all."""
+        return bool(self.offered or self.folders)
 
     @property
     def named(self) -> str:
@@ -85,9 +92,12 @@ class CommitSet:
     @property
     def lack(self) -> str:
         """What is missing, and what there is instead."""
+        if not self.published:
+            return "has no page in the index: not published (yet)"
         wanted = ", ".join(map(str, self.missing))
         there = ", ".join(self.offered[:8]) + (", …" if len(self.offered) > 8 else "")
-        return f"has no wheel of {wanted}; it has {there or 'none at all'}"
+        folders = f"the folders {', '.join(self.folders)}"
+        return f"has no wheel of {wanted}; it has {there or folders}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +112,9 @@ class Rules:
     """File → why it was found unfit once its METADATA was read."""
 
 
-def gather(commit: str, wheels: Iterable[NightlyWheel], rules: Rules) -> CommitSet:
+def gather(
+    commit: str, wheels: Iterable[NightlyWheel], rules: Rules, folders: tuple[str, ...] = ()
+) -> CommitSet:
     """Choose a wheel of one commit for each want, all of one public version.
 
     Several versions can lie in one commit's folder (a release beside its release candidate): the
@@ -123,7 +135,12 @@ def gather(commit: str, wheels: Iterable[NightlyWheel], rules: Rules) -> CommitS
     if not choices:
         known = max((one.public for one in mine), default=None)
         return CommitSet(
-            commit=commit, public=known, wheels={}, missing=rules.wants, offered=offered
+            commit=commit,
+            public=known,
+            wheels={},
+            missing=rules.wants,
+            offered=offered,
+            folders=folders,
         )
     newest = max(choices, key=lambda one: (-len(one.missing), one.public or Version("0")))
     return CommitSet(
@@ -132,6 +149,7 @@ def gather(commit: str, wheels: Iterable[NightlyWheel], rules: Rules) -> CommitS
         wheels=newest.wheels,
         missing=newest.missing,
         offered=offered,
+        folders=folders,
     )
 
 

@@ -10,6 +10,8 @@ from builder.errors import BuildFailed, DiskFull, EngineError, NightlockError, R
 
 _KEPT = 400
 """Lines kept of each unfinished step and of the end."""
+_NAMED = 60
+"""Characters of a step's name; the line in the Dockerfile has the rest."""
 _QUOTED = 12
 """Lines of a failed step that are quoted."""
 
@@ -109,6 +111,7 @@ class Steps:
         """Explain why the build failed; `dockerfile` is the file's name for messages."""
         number, error = self._root()
         name = self._names.get(number, "")
+        shown = name if len(name) <= _NAMED else name[:_NAMED] + " …"
         solve = next((m["text"] for line in self._end if (m := _SOLVE.match(line))), "")
         reason = error or solve or "\n".join(self._end[-3:]) or "buildx said nothing"
         log = self._logs.get(number, [])
@@ -116,10 +119,10 @@ class Steps:
             # Programs in a step say the first; only BuildKit can say the others.
             said = [reason, solve, *(log[-_QUOTED:] if kind is DiskFull else [])]
             if re.search(pattern, "\n".join(said), re.IGNORECASE):
-                return kind(reason, subject=name or dockerfile, action=action)
+                return kind(reason, subject=shown or dockerfile, action=action)
         places = (_PLACE.fullmatch(line.strip()) for line in self._end)
         place = next((f"{dockerfile}:{m['line']}" for m in places if m), dockerfile)
-        what = f"the step {name} failed: {reason}" if name else f"the build failed: {reason}"
+        what = f"the step {shown} failed: {reason}" if name else f"the build failed: {reason}"
         return BuildFailed(
             "\n".join([what, *(f"  | {line}" for line in log[-_QUOTED:])]),
             subject=place,

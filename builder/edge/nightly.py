@@ -135,6 +135,7 @@ class Before:
 
     commit: str = ""
     """Full commit; an abbreviation is no use and is not looked at."""
+    version: str = ""
     files: frozenset[str] = field(default_factory=frozenset)
     """File names of its wheels: kept where the same commit is chosen again."""
 
@@ -167,6 +168,7 @@ def discover(
         place=index.place,
         now=now,
         previous=before.commit,
+        previous_version=before.version,
     )
     flat = index.flat()
     pages: Pages = {} if flat is None else {flat.path: flat}
@@ -200,7 +202,7 @@ def still_there(
     query = Query(rules=rules, place=index.place, now=now, commit=commit)
     flat = index.flat()
     pages: Pages = {} if flat is None else {flat.path: flat}
-    return gone(commit, files, index.read_all(query, pages))
+    return gone(query, index.read_all(query, pages), files)
 
 
 def _opening(index: NightlyIndex, query: Query, pages: Pages, forge: Forge) -> tuple[Query, Pages]:

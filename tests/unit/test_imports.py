@@ -13,10 +13,26 @@ BUILDER = Path(__file__).parents[2] / "builder"
 ALLOWED: dict[str, tuple[str, ...]] = {
     "core": ("builder.core", "builder.errors"),
     "edge": ("builder.core", "builder.edge", "builder.errors"),
-    "commands": ("builder.core", "builder.edge", "builder.commands", "builder.output", "builder.errors"),
+    "commands": (
+        "builder.core",
+        "builder.edge",
+        "builder.commands",
+        "builder.output",
+        "builder.errors",
+    ),
     "runtime": (),
 }
-EFFECTS = {"subprocess", "socket", "httpx", "docker", "requests", "time", "random", "tempfile", "shutil"}
+EFFECTS = {
+    "subprocess",
+    "socket",
+    "httpx",
+    "docker",
+    "requests",
+    "time",
+    "random",
+    "tempfile",
+    "shutil",
+}
 
 
 def modules() -> list[Path]:
@@ -78,7 +94,9 @@ def test_only_output_prints() -> None:
 
 def test_a_module_stays_under_400_lines() -> None:
     """A file is one noun; what grows over 400 lines is two."""
-    long = {p.name: n for p in BUILDER.rglob("*.py") if (n := len(p.read_text().splitlines())) > 400}
+    long = {
+        p.name: n for p in BUILDER.rglob("*.py") if (n := len(p.read_text().splitlines())) > 400
+    }
     assert {} == long
 
 

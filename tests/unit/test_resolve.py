@@ -104,20 +104,28 @@ def test_a_placeholder_depends_on_the_file_alone() -> None:
     ("said", "what"),
     [
         (
-            "error: No solution found when resolving dependencies\n"
-            "  cause: Because there is no version of numpy==99 and nightlock-image depends on "
-            "numpy==99, we can conclude that your requirements are unsatisfiable.",
-            "the requirements cannot be met: Because there is no version of numpy==99 and the "
-            "image depends on numpy==99.",
+            (
+                "error: No solution found when resolving dependencies\n"
+                "  cause: Because there is no version of numpy==99 and nightlock-image depends on "
+                "numpy==99, we can conclude that your requirements are unsatisfiable."
+            ),
+            (
+                "the requirements cannot be met: Because there is no version of numpy==99 and the "
+                "image depends on numpy==99."
+            ),
         ),
         (
-            "error: No solution found when resolving dependencies\n"
-            "  cause: Because all versions of x have no usable wheels and nightlock-image depends "
-            "on x, we can conclude that your requirements are unsatisfiable.\n\n"
-            "hint: Wheels are required for `x` because building from source is disabled",
-            "no wheel fits the target: Because all versions of x have no usable wheels and the "
-            "image depends on x. Wheels are required for `x` because building from source is "
-            "disabled",
+            (
+                "error: No solution found when resolving dependencies\n"
+                "  cause: Because all versions of x have no usable wheels and nightlock-image "
+                "depends on x, we can conclude that your requirements are unsatisfiable.\n\n"
+                "hint: Wheels are required for `x` because building from source is disabled"
+            ),
+            (
+                "no wheel fits the target: Because all versions of x have no usable wheels and the "
+                "image depends on x. Wheels are required for `x` because building from source is "
+                "disabled"
+            ),
         ),
     ],
 )
