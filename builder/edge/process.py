@@ -130,11 +130,7 @@ def _start(
             env=None if environment is None else dict(environment),
             stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT
-            if merge
-            else subprocess.DEVNULL
-            if quiet
-            else subprocess.PIPE,
+            stderr=subprocess.STDOUT if merge else subprocess.DEVNULL if quiet else subprocess.PIPE,
             # Its own group: Ctrl-C reaches us alone, and we end the whole tree.
             start_new_session=True,
         )

@@ -135,7 +135,7 @@ def test_groups_follow_the_layer_plan() -> None:
     groups = groups_of(small_lock(), AMD64)
     assert ["group-01", "group-02", "group-03"] == [group.name for group in groups]
     assert ["click", "idna"] == [pin.name for pin in groups[1].wheels]
-    assert groups[1].requirements().decode().startswith("click==8.1.8 --hash=sha256:")
+    assert groups[1].files()["requirements.txt"].decode().startswith("click==8.1.8 --hash=sha256:")
     assert "torch 2.13.0+cpu, 191.8 MB" == groups[0].title
 
 
