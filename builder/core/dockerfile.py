@@ -132,7 +132,7 @@ def environment(spec: ImageSpec, lock: Lock) -> dict[str, str]:
 
 
 def _beside(spec: ImageSpec, lock: Lock) -> dict[str, str]:
-    """What must be set because a companion is left out by policy."""
+    """Return what must be set because a companion is left out by policy."""
     platform, content = next(iter(sorted(lock.platforms.items())))
     pin = content.wheel(spec.lock.package)
     row = content.meta.get(pin.name) if pin is not None else None
