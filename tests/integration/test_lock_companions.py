@@ -167,7 +167,7 @@ def test_the_flashinfer_index_that_is_down_is_named(project: CudaProject) -> Non
     ) as caught:
         project.run()
     assert "--index flashinfer=URL-or-folder" in caught.value.action
-    assert '`flashinfer-cubin = "none"` under `lock.companions`' in caught.value.action
+    assert '`flashinfer-jit-cache = "none"` under `lock.companions`' in caught.value.action
 
 
 def test_jit_needs_nvcc(project: CudaProject, monkeypatch: pytest.MonkeyPatch) -> None:
