@@ -26,10 +26,15 @@ Anything else that escapes is our bug: exit code 3, with the traceback.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from builder.core.finding import Finding
+
+_E = TypeVar("_E", bound=BaseException)
+_PRECEDENCE = (3, 2, 4, 1)
+"""Exit codes, the one that counts most first; all others come last."""
 
 
 class NightlockError(Exception):
@@ -172,7 +177,7 @@ class CommandFailed(Outside):
     ) -> None:
         super().__init__(what, subject=subject, action=action)
         self.status = status
-        """Exit status; negative: the signal that ended it."""
+        """Exit status; negative: the signal that ended it; 0: it did not end, and we ended it."""
         self.tail = tail
         """Last lines of its standard error (or output)."""
 
@@ -204,3 +209,17 @@ class Interrupted(NightlockError):
 
     kind = "interrupted"
     exit_code = 130
+
+
+def worst(errors: Iterable[_E]) -> _E:
+    """Return the error whose exit code a command ends with; of equals, the first.
+
+    Our own bugs, then bad input, then the outside world, then a no; an interruption is a
+    consequence of another one. ValueError when there are none.
+    """
+    return min(errors, key=_rank)
+
+
+def _rank(error: BaseException) -> int:
+    code = error.exit_code if isinstance(error, NightlockError) else NightlockError.exit_code
+    return _PRECEDENCE.index(code) if code in _PRECEDENCE else len(_PRECEDENCE)

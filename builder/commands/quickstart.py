@@ -51,7 +51,7 @@ def run(context: Context) -> Outcome[QuickstartResult]:
         engine=found.version,
         engine_private=found.private,
         seconds=round(time.monotonic() - started, 1),
-        run_command=_run_command(context, found, released),
+        run_command=run_command(context, found, released.reference),
         ask_command=_ASK,
         report=str(path),
     )
@@ -60,24 +60,31 @@ def run(context: Context) -> Outcome[QuickstartResult]:
 
 
 _ASK = (
-    "curl -s http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' "
+    "curl -s --noproxy '*' http://127.0.0.1:8000/v1/chat/completions "
+    "-H 'content-type: application/json' "
     '-d \'{"model": "smoke", "messages": [{"role": "user", '
     '"content": "What is the capital of France? Answer briefly."}]}\''
 )
 
 
-def _run_command(context: Context, found: Engine, released: ReleaseResult) -> str:
-    """Spell the `docker run` line with the smoke model and the profile's own arguments."""
+def run_command(context: Context, found: Engine, reference: str) -> str:
+    """Spell the `docker run` line with the smoke model and the profile's own arguments.
+
+    Where a umask keeps the model from other users, the container runs as the one who asks.
+    """
     smoke = read_spec(context.project, IMAGE).smoke
     assert smoke is not None  # noqa: S101 - release has refused an image without a profile
     bound = profiles.read_profile(context.project, smoke.profile)
     server = bound.profile.server
     docker = ["docker"] if not found.private else [str(found.docker), "-H", found.host]
     command = [*docker, "run", "--rm", "--shm-size", "1g", "-p", "127.0.0.1:8000:8000"]
-    command += ["-v", f"{bound.folder}:{bound.profile.model.mount}:ro"]
+    if bound.folder is not None:
+        command += ["-v", f"{bound.folder}:{bound.profile.model.mount}:ro"]
+        if not profiles.readable_by_all(bound.folder):
+            command += ["--user", f"{os.getuid()}:{os.getgid()}"]
     for name, value in server.environment.items():
         command += ["-e", f"{name}={value}"]
-    return shlex.join([*command, released.reference, *server.arguments])
+    return shlex.join([*command, reference, *server.arguments])
 
 
 def _text(result: QuickstartResult) -> str:

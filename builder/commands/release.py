@@ -11,11 +11,14 @@ from builder.commands.build import BuildResult
 from builder.commands.context import Context, Outcome
 from builder.commands.fetch import FetchResult
 from builder.commands.lock_result import LockChange
+from builder.core.debs import diff_debs, with_debs
 from builder.core.document import Result
-from builder.core.smoke import CheckResult, Phase
+from builder.core.lock import Lock
+from builder.core.smoke import CheckResult, Phase, SmokeReport
 from builder.edge import files, profiles, records
 from builder.edge.project import read_lock_folder, read_spec
-from builder.errors import AptDrift, Refused, SpecError
+from builder.edge.store import Store
+from builder.errors import AptDrift, LockFileError, Refused, SpecError
 
 
 class ReleaseResult(Result):
@@ -119,24 +122,70 @@ def fill_store(
 ) -> tuple[Context, FetchResult, list[LockChange]]:
     """Fetch; the context that comes back names the lock whose files are in the store.
 
-    With `relock`, .debs that are on no source any more are locked anew into the state folder.
+    With `relock`, .debs that are on no source any more are locked anew into the state folder. That
+    lock is used again, and nobody asked, as long as the project's own .debs are not in the store.
     """
-    try:
+    if not relock:
         return context, fetch.run(context, image).result, []
-    except AptDrift as drift:
-        if not relock:
-            raise
-        context.output.note(f"{drift.what}\n  locking the .debs alone anew; git stays as it is")
-    relocked = replace(context, locks=context.places.state / "relock")
+    own = read_lock_folder(context.lock_folder(image))
+    # Named after the lock it stands in for: another lock of the project is another question.
+    place = context.places.state / "relock" / own.digest.removeprefix("sha256:")[:16]
+    relocked = replace(context, locks=place)
     folder = relocked.lock_folder(image)
-    with (
-        files.locked(folder.with_name(f"{image}.lock"), context.output.note),
-        context.output.step("relock", f"locking the .debs of {image} anew into {folder}"),
-    ):
-        _, changes = lock.relock_debs(context, image, folder)
+    store = Store(context.places.store)
+    earlier = _read_relocked(folder, own)
+    if earlier is not None and has_debs(store, earlier) and not has_debs(store, own):
+        context.output.note(
+            f"some locked .debs of {image} are not in the store, those of {folder} are"
+        )
+    else:
+        try:
+            return context, fetch.run(context, image).result, []
+        except AptDrift as drift:
+            context.output.note(f"{drift.what}\n  locking the .debs alone anew; git stays as it is")
+        with (
+            files.locked(folder.with_name(f"{image}.lock"), context.output.note),
+            context.output.step("relock", f"locking the .debs of {image} anew into {folder}"),
+        ):
+            earlier, _ = lock.relock_debs(context, image, folder)
+    changes = deb_changes(own, earlier)
     for change in changes:
         context.output.note(f"  {change.name}: {change.old or 'new'} → {change.new or 'gone'}")
     return relocked, fetch.run(relocked, image).result, changes
+
+
+def differ_in_debs_alone(one: Lock, two: Lock) -> bool:
+    """Whether all else is equal: spec, wheels, tools, layers."""
+    if one.platforms.keys() != two.platforms.keys():
+        return False
+    moved = one
+    for platform, content in two.platforms.items():
+        moved = with_debs(moved, platform, content.debs)
+    return moved.files() == two.files()
+
+
+def has_debs(store: Store, lock: Lock) -> bool:
+    """Whether every .deb of a lock is in the store."""
+    pins = (pin for content in lock.platforms.values() for pin in content.debs)
+    return all(store.has(pin.sha256, pin.size) for pin in pins)
+
+
+def deb_changes(old: Lock, new: Lock) -> list[LockChange]:
+    """Compare the .debs of two locks for the same platforms."""
+    return [
+        LockChange(platform=platform, kind="deb", name=row.name, old=row.old, new=row.new)
+        for platform, content in new.platforms.items()
+        for row in diff_debs(old.platforms[platform].debs, content.debs)
+    ]
+
+
+def _read_relocked(folder: Path, own: Lock) -> Lock | None:
+    """Read an earlier re-lock; None when there is none that fits or it is damaged."""
+    try:
+        found = read_lock_folder(folder)
+    except LockFileError:
+        return None
+    return found if differ_in_debs_alone(own, found) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +206,7 @@ def _smoke(context: Context, built: BuildResult, profile: str) -> _Proof:
             answer=report.answer,
             checks=report.checks,
             phases=report.phases,
-            folder=records.digest_folder(context.places, built.digest),
+            folder=_evidence(context, report),
             reused=True,
         )
     outcome = smoke.run(context, built.reference, profile=profile)
@@ -178,6 +227,13 @@ def _smoke(context: Context, built: BuildResult, profile: str) -> _Proof:
         folder=Path(outcome.result.folder),
         reused=False,
     )
+
+
+def _evidence(context: Context, report: SmokeReport) -> Path:
+    """Find the folder an earlier smoke wrote this report to."""
+    place = records.digest_folder(context.places, report.digest)
+    found = sorted(place.glob("smoke/[!.]*/report.json"), reverse=True)
+    return next((path.parent for path in found if path.read_text() == report.text()), place)
 
 
 def _reused(**steps: bool) -> list[str]:

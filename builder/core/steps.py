@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from builder.core.room import DISK_FULL
 from builder.errors import BuildFailed, DiskFull, EngineError, NightlockError, RegistryError
 
 _KEPT = 400
@@ -23,7 +24,7 @@ _SOLVE = re.compile(r"ERROR: (?:failed to (?:build|solve): )?(?P<text>.+)")
 
 _OUTSIDE: tuple[tuple[str, type[NightlockError], str], ...] = (
     (
-        r"no space left on device|disk quota exceeded",
+        DISK_FULL,
         DiskFull,
         "free some space where the engine keeps its data, `docker system df` says what takes it",
     ),

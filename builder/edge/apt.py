@@ -15,6 +15,7 @@ from pathlib import Path
 from builder.core import control, debian
 from builder.core.debian import AptSource
 from builder.core.lock import DebPin
+from builder.core.room import disk_full_line
 from builder.core.settings import DebianSettings
 from builder.edge import files, process
 from builder.errors import (
@@ -22,6 +23,7 @@ from builder.errors import (
     CommandFailed,
     NetworkError,
     NightlockError,
+    Outside,
     Refused,
     ToolMissing,
 )
@@ -44,6 +46,15 @@ _SET_KEYRING = (
     "install Debian's package debian-archive-keyring in its newest version, or set "
     "NIGHTLOCK_DEBIAN_KEYRING to the file of that name"
 )
+
+_ROOM = 250_000_000
+"""Bytes of a root with its indexes and caches, while new indexes come: 140 MB and a spare copy."""
+_SILENCE = 300.0
+"""Seconds without a word after which apt hangs: on a full disk it waits for ever."""
+_SLOWEST = 50_000
+"""Bytes a second: it says nothing while one file comes."""
+_NO_ROOM = 1 << 16
+"""Free bytes below which a disk counts as full, whatever apt says of it."""
 
 _NETWORK = re.compile(
     r'Acquire::(?:https?(?:::.*)?|Retries|ForceIPv[46]|Check-Valid-Until|Check-Date) "[^"]+";'
@@ -104,8 +115,11 @@ class AptRoot:
             ToolMissing: apt is not there, or it cannot read the keyring.
             NetworkError: an archive is out of reach, or has no such suite.
             Refused: a signature or a hash is wrong.
+            DiskFull: there is no room for the indexes.
+            Outside: apt hangs.
 
         """
+        files.require_free(self.folder, _ROOM, "reading Debian's indexes")
         with self._held():
             self._apt_get("update", "--error-on=any")
 
@@ -140,9 +154,10 @@ class AptRoot:
         Raises BadInput as `resolve`, NetworkError and Refused as `update`.
         """
         pins = self.show(names)
-        target.mkdir(parents=True, exist_ok=True)
+        files.make_folder(target)
+        longest = _SILENCE + max((pin.size for pin in pins), default=0) / _SLOWEST
         with self._held():
-            self._apt_get("download", "-q", "--", *names, cwd=target)
+            self._apt_get("download", "-q", "--", *names, cwd=target, silence=longest)
         found = {path.name: path for path in target.glob("*.deb")}
         # apt escapes the colon of an epoch in the file's name; the archive leaves the epoch out.
         return tuple(
@@ -192,7 +207,7 @@ class AptRoot:
                 action="resolve on a Debian-family system, or in a container of one",
             )
         for name in _FOLDERS:
-            (self.folder / name).mkdir(parents=True, exist_ok=True)
+            files.make_folder(self.folder / name)
         for source in self.sources:
             if source.keyring and not source.trusted and not os.access(source.keyring, os.R_OK):
                 raise ToolMissing(
@@ -229,15 +244,36 @@ Acquire::Languages "none";
 Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
 """
 
-    def _apt_get(self, *arguments: str | Path, cwd: Path | None = None) -> str:
+    def _apt_get(
+        self, *arguments: str | Path, cwd: Path | None = None, silence: float = _SILENCE
+    ) -> str:
         environment = {**os.environ, "APT_CONFIG": str(self.folder / "apt.conf"), "LC_ALL": "C"}
         said: list[str] = []
         try:
             # Why packages do not go together stands in its output, all else in its errors.
-            process.stream(["apt-get", *arguments], said.append, cwd=cwd, environment=environment)
+            process.stream(
+                ["apt-get", *arguments],
+                said.append,
+                cwd=cwd,
+                environment=environment,
+                silence=silence,
+            )
         except CommandFailed as error:
-            raise self._explained(said) from error
+            raise self._unfinished(said, error, cwd or self.folder) from error
         return "\n".join(said)
+
+    def _unfinished(self, said: list[str], error: CommandFailed, where: Path) -> NightlockError:
+        full = disk_full_line("\n".join(said))
+        if full or files.free_bytes(where) < _NO_ROOM:
+            return files.disk_full(where, full)
+        if error.status == 0:
+            return Outside(
+                error.what,
+                subject=error.subject,
+                action="try again; if it hangs again, run that with APT_CONFIG="
+                f"{self.folder}/apt.conf to see where",
+            )
+        return self._explained(said or [error.what])
 
     def _explained(self, said: list[str]) -> NightlockError:
         text = "\n".join(line for line in said if line.startswith(("E:", "W: GPG"))) or said[-1]

@@ -30,13 +30,14 @@ from testcontainers.core.transferable import Transferable
 from testcontainers.core.utils import inside_container
 
 from builder.core.boot import OWNER_LABEL, RUN_LABEL, BootPlan, Exit, Owner
+from builder.core.room import disk_full_line
 from builder.core.smoke import Machine
 from builder.edge import owner
 from builder.edge.engine import Engine
 from builder.edge.logfile import LogFile
 from builder.edge.profiles import readable_by_all
 from builder.edge.server import Server
-from builder.errors import BootFailed, EngineError, NetworkError, PortTaken
+from builder.errors import BootFailed, DiskFull, EngineError, NetworkError, PortTaken
 
 _API_SECONDS = 60
 _REMOVE_SECONDS = 20
@@ -90,7 +91,7 @@ def boot(engine: Engine, plan: BootPlan, log: Path, seconds: float) -> Iterator[
 def pull(engine: Engine, image: str, on_layer: Callable[[str], None]) -> None:
     """Make the engine hold `name@digest`; `on_layer` hears each layer that is complete.
 
-    Raises NetworkError, EngineError.
+    Raises NetworkError, DiskFull, EngineError.
     """
     name, _, digest = image.partition("@")
     try:
@@ -192,8 +193,14 @@ def _not_started(error: APIError, plan: BootPlan) -> Exception:
 
 
 def _not_pulled(said: str, image: str) -> Exception:
-    lowered = said.lower()
-    kind = EngineError if "no space" in lowered or "denied" in lowered else NetworkError
+    if disk_full_line(said):
+        return DiskFull(
+            f"the engine has no room for the image: {said}",
+            subject=image,
+            action="free some space where the engine keeps its data; `docker system df` says what "
+            "takes it",
+        )
+    kind = EngineError if "denied" in said.lower() else NetworkError
     return kind(
         f"the engine cannot pull the image: {said}",
         subject=image,

@@ -5,21 +5,22 @@ Flags are those of mmdebstrap(1) 1.3.5 (Debian 12) and 1.5.7 (Debian 13).
 
 from __future__ import annotations
 
-import errno
 import getpass
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote
 
 from builder.core import control
 from builder.core.lock import DebPin, digest_of
+from builder.core.room import disk_full_line
 from builder.core.rootfs import EPOCH
 from builder.core.settings import DebianSettings
 from builder.edge import files, process
 from builder.edge.apt import AptRoot, host_sources
-from builder.edge.store import Store, link
+from builder.edge.pool import Stop, each
+from builder.edge.store import Store, link, verified
+from builder.edge.tools import unpack
 from builder.errors import CommandFailed, ToolMissing
 
 _LINE = 300
@@ -94,7 +95,7 @@ def unpack_mmdebstrap(folder: Path, settings: DebianSettings) -> Path:
         if not (target / _PROGRAM).is_file():
             with files.fresh_folder(target) as fresh:
                 (deb,) = root.download([pin.name], fresh)
-                process.run(["dpkg-deb", "--extract", deb, fresh])
+                unpack(deb, fresh)
                 deb.unlink()
     return target / _PROGRAM
 
@@ -163,8 +164,8 @@ def bootstrap(
             action="see the lines below; `nightlock doctor` checks what mmdebstrap needs",
         )
     except CommandFailed as error:
-        if os.strerror(errno.ENOSPC) in error.tail:
-            raise files.disk_full(target) from error
+        if full := disk_full_line(error.tail):
+            raise files.disk_full(target, full[:_LINE]) from error
         # Its command and some of its lines name every package: the reason would drown in them.
         raise CommandFailed(
             error.what,
@@ -180,13 +181,13 @@ def bootstrap(
 
 
 def read_controls(debs: Sequence[DebPin], store: Store) -> list[tuple[DebPin, str]]:
-    """Read each .deb's own control data."""
+    """Read each .deb's own control data; raises HashMismatch for one that the disk damaged."""
 
-    def read(pin: DebPin) -> tuple[DebPin, str]:
-        return pin, process.run(["dpkg-deb", "--field", store.path(pin.sha256)])
+    def read(pin: DebPin, _: Stop) -> tuple[DebPin, str]:
+        path = verified(store.path(pin.sha256), pin.file)
+        return pin, process.run(["dpkg-deb", "--field", path])
 
-    with ThreadPoolExecutor(4) as pool:
-        return list(pool.map(read, debs))
+    return each(read, debs, threads=4)
 
 
 def _write_archive(
@@ -208,7 +209,7 @@ def _write_archive(
 
 def _make_open(folder: Path) -> None:
     """Make a folder that subordinate users may enter, whatever our umask is."""
-    folder.mkdir()
+    files.make_folder(folder)
     folder.chmod(0o755)
 
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from builder.errors import Interrupted
+from builder.errors import Interrupted, worst
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -41,7 +41,7 @@ class Stop:
 def each(work: Callable[[T, Stop], R], items: Iterable[T], *, threads: int) -> list[R]:
     """Call `work` for every item, `threads` at once; results in the items' order.
 
-    Raises what the earliest item that failed raised.
+    Of several failures it raises that whose exit code counts most, then that of the earliest item.
     """
     crew = _Crew(work, items)
     # Daemons: a stalled read must not hold up the end of the program after Ctrl-C.
@@ -59,7 +59,7 @@ def each(work: Callable[[T, Stop], R], items: Iterable[T], *, threads: int) -> l
         crew.stop.set()
         _wait(workers)
     if crew.failures:
-        raise crew.failures[min(crew.failures)]
+        raise worst(crew.failures[number] for number in sorted(crew.failures))
     return [crew.results[number] for number in sorted(crew.results)]
 
 
@@ -82,7 +82,7 @@ class _Crew(Generic[T, R]):
             try:
                 self.results[number] = self._work(item, self.stop)
             except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
-                if not self.stop.asked:
+                if not (self.stop.asked and isinstance(error, Interrupted)):
                     self.failures[number] = error
                 self.stop.set()
         self.ended.release()

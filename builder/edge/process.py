@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -60,10 +61,13 @@ def stream(
     *,
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    silence: float | None = None,
     what: str = "",
     action: str = "",
 ) -> None:
     """Run a program and hand over each line of output and error (merged) as it comes.
+
+    The program and its children are ended when they wrote nothing for `silence` seconds.
 
     Raises as `run` does; the last lines are in the error too.
     """
@@ -72,11 +76,18 @@ def stream(
     tail: list[str] = []
     try:
         assert process.stdout is not None  # noqa: S101 - PIPE was asked for
-        for raw in process.stdout:
-            line = raw.decode(errors="replace").rstrip("\n")
+        for line in _lines(process.stdout.fileno(), silence):
             tail = [*tail[1 - _TAIL_LINES :], line]
             on_line(line)
         process.wait()
+    except TimeoutError:
+        _end(process)
+        raise CommandFailed(
+            what or f"{Path(command[0]).name} said nothing for {silence:.0f} s and was ended",
+            subject=" ".join(command),
+            action=action,
+            tail="\n".join(tail),
+        ) from None
     except BaseException:
         _end(process)
         raise
@@ -105,6 +116,23 @@ def pieces(argv: Sequence[str | os.PathLike[str]]) -> Iterator[bytes]:
         if process.stdout is not None:
             process.stdout.close()
     _check(command, process.returncode, "", "", "")
+
+
+def _lines(pipe: int, silence: float | None) -> Iterator[str]:
+    """Yield lines without their ends; raises TimeoutError when none comes for `silence` seconds."""
+    rest = b""
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    while poll.poll(None if silence is None else silence * 1000):
+        piece = os.read(pipe, 1 << 16)
+        if not piece:
+            break
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from (line.decode(errors="replace") for line in whole)
+    else:
+        raise TimeoutError
+    if rest:
+        yield rest.decode(errors="replace")
 
 
 def find(name: str, extra: Sequence[Path] = ()) -> Path | None:

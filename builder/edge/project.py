@@ -103,18 +103,18 @@ def read_lock(project: Path, name: str) -> Lock:
 
 def read_lock_folder(folder: Path) -> Lock:
     """Read a lock from any folder."""
-    if not folder.is_dir():
+    try:
+        content = files.read_folder(folder)
+    except (FileNotFoundError, NotADirectoryError):
         raise LockFileError(
             "there is no lock here", subject=str(folder), action="make it with `nightlock lock`"
-        )
-    content = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+        ) from None
     return Lock.parse(content, str(folder))
 
 
 def write_lock(project: Path, lock: Lock, out: Path | None = None) -> Change:
     """Write a lock into lock/IMAGE/ (or `out`), and nothing else stays there."""
     folder = out or lock_folder(project, lock.header.image)
-    folder.mkdir(parents=True, exist_ok=True)
     with files.locked(folder.parent / f".{folder.name}.lock", remove=True):
         return files.write_folder(folder, lock.files())
 

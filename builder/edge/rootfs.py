@@ -65,6 +65,7 @@ def make_base(
     Raises:
         Outside: some .debs are not in the store.
         ToolMissing, CommandFailed, DiskFull: as `mmdebstrap.bootstrap`.
+        HashMismatch: the disk damaged a .deb in the store.
         Refused: what was installed is not what the lock names.
 
     """
@@ -88,6 +89,7 @@ def make_base(
             shutil.rmtree(left, ignore_errors=True)
         files.require_free(place, _room(controls), "the root file system")
         with (
+            files.full_disk_explained(place),
             store.partial(f"base-{name}") as scratch,
             tempfile.TemporaryDirectory(dir=place, prefix=prefix) as folder,
         ):

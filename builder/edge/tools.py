@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 from builder.core.engine import ToolSet, tool
 from builder.core.lock import DebPin
+from builder.core.room import disk_full_line
 from builder.core.settings import DebianSettings
 from builder.edge import apt, files, process
 from builder.edge.apt import AptRoot
@@ -32,7 +33,8 @@ _NEVER = frozenset({"libc6", "libgcc-s1", "libcrypt1"})
 def find_tools(folder: Path, wanted: ToolSet) -> Path | None:
     """Return the newest complete folder that holds the wanted packages; None when there is none."""
     found = []
-    for manifest in folder.glob("*/manifest.json"):
+    # A folder with a dot is one that is being made.
+    for manifest in folder.glob("[!.]*/manifest.json"):
         names = json.loads(manifest.read_text())
         if set(wanted.names) <= set(names):
             found.append((manifest.stat().st_mtime, manifest.parent))
@@ -64,14 +66,28 @@ def fetch_tools(folder: Path, wanted: ToolSet, apt_folder: Path, settings: Debia
     with files.fresh_folder(target) as fresh, TemporaryDirectory(dir=fresh) as scratch:
         for root, part in plan:
             for deb in root.download([pin.name for pin in part], Path(scratch)):
-                with files.full_disk_explained(target):
-                    process.run(["dpkg-deb", "--extract", deb, fresh / "root"])
+                unpack(deb, fresh / "root")
         _link_programs(fresh)
         _try_programs(fresh, wanted.programs)
         manifest = {pin.name: f"{pin.version} {pin.architecture}" for pin in pins}
         text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
         files.write(fresh / "manifest.json", text.encode())
     return target
+
+
+def unpack(deb: Path, folder: Path) -> None:
+    """Unpack a .deb into a folder; raises DiskFull, CommandFailed."""
+    try:
+        process.run(
+            ["dpkg-deb", "--extract", deb, folder],
+            environment={**os.environ, "LC_ALL": "C"},
+            what=f"{deb.name} cannot be unpacked",
+            action="see the line below, then try again",
+        )
+    except CommandFailed as error:
+        if full := disk_full_line(error.tail):
+            raise files.disk_full(folder, full) from error
+        raise
 
 
 def tool_environment(tools: Path, flavour: str, path: str) -> dict[str, str]:

@@ -17,7 +17,8 @@ from uv import find_uv_bin
 
 from builder.core.indexes import Place
 from builder.core.resolve import OUTPUT, Question, explain, unreachable_url
-from builder.edge import process
+from builder.core.room import disk_full_line
+from builder.edge import files, process
 from builder.edge.userconfig import PROXY_VARIABLES, UserConfig
 from builder.errors import CommandFailed, NetworkError, ToolMissing
 
@@ -51,9 +52,12 @@ def resolve(
 
     `index_url` is the general index as uv shall use it; `general` names it in messages.
 
-    Raises Refused with uv's own explanation, NetworkError, CommandFailed.
+    Raises Refused with uv's own explanation, NetworkError, DiskFull, CommandFailed.
     """
-    with tempfile.TemporaryDirectory(prefix="nightlock-lock-") as name:
+    with (
+        files.full_disk_explained(Path(tempfile.gettempdir())),
+        tempfile.TemporaryDirectory(prefix="nightlock-lock-") as name,
+    ):
         folder = Path(name)
         for file, text in question.files().items():
             (folder / file).write_text(text, encoding="utf-8")
@@ -64,9 +68,10 @@ def resolve(
                 _argv(question, index_url),
                 cwd=folder,
                 environment=_environment(config, os.environ, folder, cache),
+                action="look at uv's words below; `nightlock doctor` checks what it needs",
             )
         except CommandFailed as error:
-            raise _translated(error, general) from error
+            raise _translated(error, general, cache) from error
         return (folder / OUTPUT).read_text(encoding="utf-8")
 
 
@@ -114,7 +119,9 @@ def _netrc(config: UserConfig) -> str:
     return "".join(rows)
 
 
-def _translated(error: CommandFailed, general: Place) -> Exception:
+def _translated(error: CommandFailed, general: Place, cache: Path) -> Exception:
+    if full := disk_full_line(error.tail):
+        return files.disk_full(cache, full)
     if url := unreachable_url(error.tail):
         return NetworkError(
             f"the index {general} cannot be reached",

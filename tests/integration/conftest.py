@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,26 +14,33 @@ from builder.commands import engine as recipe
 from builder.commands.context import Context
 from builder.core.engine import EngineFolders
 from builder.core.places import Places
+from builder.core.reference import ImageRef
 from builder.edge.engine import Engine, require_engine
 from builder.edge.machine import read_machine
 from builder.edge.project import read_settings
 from builder.errors import NightlockError
 from builder.output import Output
+from tests.support.engine_client import forget
 from tests.support.image_handle import ImageHandle
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
-def engine_context() -> Context:
-    """Return what the engine's commands are given; NIGHTLOCK_TEST_STATE moves the state folder."""
+def state_environment() -> dict[str, str]:
+    """Return the environment of nightlock's processes; NIGHTLOCK_TEST_STATE moves their state."""
     state = os.environ.get("NIGHTLOCK_TEST_STATE")
-    environment = {**os.environ, **({"XDG_STATE_HOME": state} if state else {})}
-    places = Places.from_environment(environment)
+    return {**os.environ, **({"XDG_STATE_HOME": state} if state else {})}
+
+
+@pytest.fixture(scope="session")
+def engine_context(state_environment: dict[str, str]) -> Context:
+    """Return what the engine's commands are given."""
+    places = Places.from_environment(state_environment)
     return Context(
         project=ROOT,
         places=places,
-        settings=read_settings(ROOT, places, environment),
+        settings=read_settings(ROOT, places, state_environment),
         output=Output(),
     )
 
@@ -57,12 +65,21 @@ def engine(engine_context: Context) -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="session")
-def cpu_image(engine: Engine, engine_context: Context) -> ImageHandle:
+def cpu_image(engine: Engine, engine_context: Context) -> Iterator[ImageHandle]:
     """Build the `cpu` image from the committed lock once, and share it.
 
     .debs that Debian's mirrors dropped are locked anew into the state folder, as quickstart does.
+    The repository is this session's own, so that two sessions do not tidy up after each other.
     """
     context, _, _ = release.fill_store(engine_context, "cpu", relock=True)
-    built = build.run(context, "cpu", push=f"{engine.registry}/nightlock-test/cpu").result
-    reference = f"{engine.registry}/nightlock-test/cpu:{built.tags[0]}"
-    return ImageHandle(reference=reference, digest=built.digest, registry=engine.registry)
+    name = f"{engine.registry}/nightlock-test/{uuid.uuid4().hex[:12]}/cpu"
+    repository = ImageRef.parse(name)
+    try:
+        built = build.run(context, "cpu", push=repository.name).result
+        yield ImageHandle(
+            reference=str(repository.with_tag(built.tags[0])),
+            digest=built.digest,
+            registry=engine.registry,
+        )
+    finally:
+        forget(engine, repository)
