@@ -89,6 +89,14 @@ def lock(
         list[str] | None,
         typer.Option("--upgrade-package", metavar="NAME", help="Let this move (repeatable)."),
     ] = None,
+    cross_check: Annotated[
+        Literal["pip-tools", "pip-lock"] | None,
+        typer.Option(
+            "--cross-check",
+            metavar="[=pip-tools|pip-lock]",
+            help="Ask a second resolver, in the image's base; bare: pip-tools.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write there, not to lock/IMAGE.")
     ] = None,
@@ -104,6 +112,7 @@ def lock(
         platforms=tuple(platform or ()),
         upgrade=upgrade,
         upgrade_packages=tuple(upgrade_package or ()),
+        cross_check=cross_check,
         out=out,
     )
 
@@ -262,7 +271,7 @@ def root(
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = _with_values(sys.argv[1:] if argv is None else argv)
     signal.signal(signal.SIGTERM, _terminate)
     try:
         status = typer.main.get_command(app).main(
@@ -279,6 +288,18 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except Exception as error:  # noqa: BLE001 - the one place where bugs are reported
         status = _bug(arguments, error)
     sys.exit(status or 0)
+
+
+def _with_values(arguments: Sequence[str]) -> list[str]:
+    """Complete options whose value may be left out: Typer has no such thing.
+
+    As everywhere, such a value is given with `=`; what follows after a space is an argument.
+    """
+    end = list(arguments).index("--") if "--" in arguments else len(arguments)
+    return [
+        "--cross-check=pip-tools" if text == "--cross-check" and number < end else text
+        for number, text in enumerate(arguments)
+    ]
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:

@@ -11,8 +11,10 @@ from typing import Literal
 from packaging.utils import canonicalize_name
 from pydantic import Field
 
+from builder.commands import cross_check as cross_checks
 from builder.commands.context import Context, Outcome
 from builder.commands.lock_wheels import Before, Workshop, lock_wheels
+from builder.core import second_opinion
 from builder.core.assembly import LockedPlatform, assemble, problems
 from builder.core.debs import diff_debs
 from builder.core.document import Result
@@ -81,6 +83,7 @@ def run(
     upgrade: bool = False,
     upgrade_packages: Sequence[str] = (),
     out: Path | None = None,
+    cross_check: second_opinion.Method | None = None,
 ) -> Outcome[LockResult]:
     """Lock one image; `indexes` are `NAME=URL-or-folder`. Nothing is written when it is unfit."""
     spec = projects.read_spec(context.project, image)
@@ -90,6 +93,7 @@ def run(
     settings = with_indexes(context.settings, indexes)
     check_sources(spec, settings.indexes)
     wanted = _platforms(spec, platforms)
+    opinion = cross_checks.prepare(context, spec, wanted, cross_check) if cross_check else None
     previous = _previous(context, image)
     moving = _moving(spec, previous, upgrade_packages)
     config = read_user_config(os.environ)
@@ -106,7 +110,9 @@ def run(
         for platform in wanted:
             before = _before(previous, platform, moving, upgrade=upgrade)
             resolved[platform] = _resolve(context, workshop, spec, platform, before)
-    findings = _ignored(config)
+        findings = _ignored(config)
+        for platform, locked in resolved.items():
+            findings += opinion.differences(workshop, platform, locked) if opinion else []
     for platform, locked in resolved.items():
         findings += problems(spec, platform, locked)
     resolver = ResolverTable(name="uv", version=uv.version())
