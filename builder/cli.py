@@ -125,6 +125,29 @@ def fetch(context: Context, image: Image) -> Outcome[Any]:
     return recipe.run(context, image)
 
 
+@verb("export")
+def export(
+    context: Context,
+    image: Image,
+    style: Annotated[
+        Literal["requirements", "pylock"], typer.Option("--format", help="What to write.")
+    ] = "requirements",
+    urls: Annotated[
+        bool, typer.Option("--urls", help="Name each file's address; a pylock always does.")
+    ] = False,
+    platform: Annotated[
+        str, typer.Option("--platform", metavar="OS/ARCH", help="Which, of several.")
+    ] = "",
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write there, not to stdout.")
+    ] = None,
+) -> Outcome[Any]:
+    """Write one platform of a lock for pip, uv and others: requirements or PEP 751 pylock."""
+    from builder.commands import export as recipe  # noqa: PLC0415
+
+    return recipe.run(context, image, style=style, urls=urls, platform=platform, out=out)
+
+
 @verb("render")
 def render(
     context: Context,
