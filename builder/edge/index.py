@@ -67,8 +67,10 @@ class Indexes:
             for entry in self._config.extra_indexes
         )
 
-    def offers(self, place: Place, package: str) -> list[Candidate]:
+    def offers(self, place: Place, package: str, only: str = "") -> list[Candidate]:
         """Wheels of one package at one place, as it lists them; none when it does not know it.
+
+        `only` is the one file that is asked about.
 
         Raises NetworkError when the place is out of reach, BadInput when its folder is not there.
         """
@@ -77,7 +79,7 @@ class Indexes:
             return _local(path, place, package)
         if not place.flat:
             try:
-                return self._read(package_page(place.where, package), place, package)
+                return self._read(package_page(place.where, package), place, package, only)
             except NotOffered as error:
                 # Object stores say 403 for what they do not have.
                 if error.status in (401, 407):
@@ -110,10 +112,12 @@ class Indexes:
                 self._pages[place.where] = self._read(as_folder(place.where), place, None)
             return self._pages[place.where]
 
-    def _read(self, url: str, place: Place, package: str | None) -> list[Candidate]:
+    def _read(
+        self, url: str, place: Place, package: str | None, only: str = ""
+    ) -> list[Candidate]:
         response = get(self.client, url, {"Accept": ACCEPT})
         kind = response.headers.get("Content-Type", "")
-        return parse_page(response.content, kind, str(response.url), str(place), package)
+        return parse_page(response.content, kind, str(response.url), str(place), package, only)
 
 
 def local_path(where: str) -> Path | None:

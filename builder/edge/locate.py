@@ -41,13 +41,15 @@ def _look(pin: WheelPin, indexes: Indexes) -> Sighting:
     down: list[NetworkError] = []
     for place in _places(pin, indexes):
         try:
-            rows = [row for row in indexes.offers(place, pin.name) if row.file == pin.file]
+            offers = indexes.offers(place, pin.name, pin.file)
         except NotOffered:
             continue
         except NetworkError as error:
             down.append(error)
             continue
-        for row in rows:
+        for row in offers:
+            if row.file != pin.file:
+                continue
             sha256 = hash_file(path_of(row.url)) if row.local else row.sha256
             if sha256 in ("", pin.sha256):
                 return Sighting(pin=pin, offer=row, others=tuple(others), down=tuple(down))
