@@ -70,10 +70,19 @@ def quickstart(context: Context) -> Outcome[Any]:
 @verb("lock", long=True)
 def lock(
     context: Context,
-    image: Image,
+    images: Annotated[
+        list[str], typer.Argument(metavar="IMAGE|SET...", help="Names of images/ or sets.toml.")
+    ],
     check: Annotated[
         bool, typer.Option("--check", help="Only say whether the lock is stale.")
     ] = False,
+    channel: Annotated[
+        Literal["nightly", "release"] | None,
+        typer.Option("--channel", help="Take vLLM from there instead of image.toml's."),
+    ] = None,
+    commit: Annotated[
+        str, typer.Option("--commit", metavar="SHA", help="This vLLM nightly, 7 to 40 digits.")
+    ] = "",
     index: Annotated[
         list[str] | None,
         typer.Option("--index", metavar="NAME=URL-or-folder", help="Replace an index."),
@@ -89,6 +98,10 @@ def lock(
         list[str] | None,
         typer.Option("--upgrade-package", metavar="NAME", help="Let this move (repeatable)."),
     ] = None,
+    import_from: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Prefer the pins of a requirements.txt."),
+    ] = None,
     cross_check: Annotated[
         Literal["pip-tools", "pip-lock"] | None,
         typer.Option(
@@ -101,17 +114,20 @@ def lock(
         Path | None, typer.Option("--out", metavar="DIR", help="Write there, not to lock/IMAGE.")
     ] = None,
 ) -> Outcome[Any]:
-    """Resolve an image, hash everything, plan its layers, write lock/IMAGE/."""
+    """Choose vLLM, resolve, hash everything, plan layers, write lock/IMAGE/."""
     from builder.commands import lock as recipe  # noqa: PLC0415
 
     return recipe.run(
         context,
-        image,
+        *images,
         check=check,
+        channel=channel or "",
+        commit=commit,
         indexes=tuple(index or ()),
         platforms=tuple(platform or ()),
         upgrade=upgrade,
         upgrade_packages=tuple(upgrade_package or ()),
+        import_from=import_from,
         cross_check=cross_check,
         out=out,
     )

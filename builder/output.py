@@ -56,9 +56,13 @@ class Bar:
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
+            self.output.drawing.release()
 
     def _draw(self, amount: float) -> None:
         if self._progress is None:
+            # A terminal has room for one; the others are silent until it is gone.
+            if not self.output.drawing.acquire(blocking=False):
+                return
             self._progress = self._open()
             self._task = self._progress.add_task(self.label, total=self.total)
             amount = self._done
@@ -113,6 +117,8 @@ class Output:
     err: IO[str] = field(default_factory=lambda: sys.stderr)
     phases: dict[str, float] = field(default_factory=dict)
     """Seconds of each finished step, by its name."""
+    drawing: threading.Lock = field(default_factory=threading.Lock)
+    """Held by the one bar that is on the screen."""
 
     @property
     def terminal(self) -> bool:

@@ -11,7 +11,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from builder.commands.context import Context
-from builder.commands.lock_wheels import Workshop
+from builder.commands.lock_image import Job
+from builder.commands.lock_workshop import Workshop
 from builder.core import second_opinion
 from builder.core.assembly import LockedPlatform
 from builder.core.finding import Finding
@@ -49,22 +50,30 @@ class SecondOpinion:
     """Another resolver that is ready to be asked."""
 
     context: Context
-    spec: ImageSpec
     method: Method
     engine: Engine
 
     def differences(
-        self, workshop: Workshop, platform: str, locked: LockedPlatform
+        self, workshop: Workshop, job: Job, resolved: Mapping[str, LockedPlatform]
     ) -> list[Finding]:
-        """Ask about what was locked for a platform; a finding for each package that differs.
+        """Ask about each platform of an image; a finding for each package that differs.
 
         Raises CommandFailed when the other resolver fails for another reason than the packages,
         EngineError, and what fetching the base's .debs raises.
         """
-        label = f"asking {self.method} in a container of the base, {platform}"
-        with self.context.output.step(f"cross-check {platform}", label):
-            base = _base(self.context, self.spec, locked)
-            tools = _fetch_tools(self.context, self.spec.name, workshop)
+        return [
+            row
+            for platform, locked in resolved.items()
+            for row in self._differences(workshop, job.spec, platform, locked)
+        ]
+
+    def _differences(
+        self, workshop: Workshop, spec: ImageSpec, platform: str, locked: LockedPlatform
+    ) -> list[Finding]:
+        label = f"asking {self.method} in a container of the base: {spec.name}, {platform}"
+        with self.context.output.step(f"cross-check {spec.name} {platform}", label):
+            base = _base(self.context, spec, locked)
+            tools = _fetch_tools(self.context, spec.name, workshop)
             with (
                 tempfile.TemporaryDirectory(prefix="nightlock-opinion-") as scratch,
                 Bench(self.engine, base, platform) as bench,
@@ -73,31 +82,31 @@ class SecondOpinion:
                     opinion=self,
                     workshop=workshop,
                     bench=bench,
+                    spec=spec,
                     locked=locked,
                     extras=_lay_out(Path(scratch), tools, workshop.config),
                 )
                 return table.compare(platform)
 
 
-def prepare(
-    context: Context, spec: ImageSpec, platforms: Sequence[str], method: Method
-) -> SecondOpinion:
+def prepare(context: Context, jobs: Sequence[Job], method: Method) -> SecondOpinion:
     """Find the engine; raises BadInput for a platform it would have to emulate, ToolMissing."""
     engine = require_engine(context.places, context.settings, os.environ)
     native = native_platform(engine)
-    foreign = [platform for platform in platforms if platform != native]
+    wanted = sorted({platform for job in jobs for platform in job.platforms})
+    foreign = [platform for platform in wanted if platform != native]
     if foreign:
         raise BadInput(
-            f"the second opinion runs the target's own interpreter, and the engine's machine is "
+            "the second opinion runs the target's own interpreter, and the engine's machine is "
             f"{native}: {', '.join(foreign)} would be emulated",
             subject="--cross-check",
             action=(
                 f"add --platform {native}, or run it where {', '.join(foreign)} is native"
-                if native in platforms
+                if native in wanted
                 else f"run it on a machine that is {foreign[0]}"
             ),
         )
-    return SecondOpinion(context=context, spec=spec, method=method, engine=engine)
+    return SecondOpinion(context=context, method=method, engine=engine)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +116,7 @@ class _Table:
     opinion: SecondOpinion
     workshop: Workshop
     bench: Bench
+    spec: ImageSpec
     locked: LockedPlatform
     extras: Mapping[str, Path]
     """Name below `PLACE` → what is copied there."""
@@ -152,8 +162,8 @@ class _Table:
         environment = _environment(config, os.environ)
         question: Ask = second_opinion.ask(
             self.opinion.method,
-            self.opinion.spec,
-            self.locked.wheels,
+            self.locked,
+            self.spec.lock.overrides,
             index=url,
             environment=environment,
             seeded=seeded,

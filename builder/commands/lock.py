@@ -1,34 +1,46 @@
-"""`nightlock lock IMAGE`: resolve, hash, plan the layers, and write lock/IMAGE/."""
+"""`nightlock lock IMAGE|SET…`: choose vLLM, resolve, hash, audit, plan layers, write."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
 
 from packaging.utils import canonicalize_name
-from pydantic import Field
 
 from builder.commands import cross_check as cross_checks
+from builder.commands import lock_import
 from builder.commands.context import Context, Outcome
-from builder.commands.lock_wheels import Before, Workshop, lock_wheels
-from builder.core import second_opinion
-from builder.core.assembly import LockedPlatform, assemble, problems
-from builder.core.debs import diff_debs
-from builder.core.document import Result
+from builder.commands.cross_check import SecondOpinion
+from builder.commands.lock_check import check_locks
+from builder.commands.lock_image import Job, known_packages, lock_jobs
+from builder.commands.lock_result import (
+    Change,
+    LockChange,
+    LockResult,
+    changes_of,
+    image_lock,
+    text,
+)
+from builder.commands.lock_vllm import Chosen, choose_vllm, on_channel
+from builder.commands.lock_workshop import Workshop
+from builder.core.assembly import assemble, problems
+from builder.core.diff_commits import PROJECTS
 from builder.core.finding import Finding
+from builder.core.imported import Imported
 from builder.core.indexes import check_sources
 from builder.core.keys import finding
-from builder.core.lock import Lock, ResolverTable, WheelPin
+from builder.core.lock import Lock, ResolverTable
+from builder.core.second_opinion import Method
+from builder.core.sets import Group, groups
 from builder.core.settings import Settings
 from builder.core.spec import ImageSpec
-from builder.core.target import target_of
-from builder.core.wheel_target import wheel_target
 from builder.edge import debs, uv
 from builder.edge import project as projects
 from builder.edge.download import open_client
+from builder.edge.history import Forge
 from builder.edge.index import Indexes
 from builder.edge.store import Store
 from builder.edge.userconfig import UserConfig, read_user_config
@@ -36,68 +48,52 @@ from builder.edge.wheels import WheelReader
 from builder.errors import BadInput, LockFileError
 
 
-class PlatformCounts(Result):
-    """How much one platform of a lock holds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """One lock before it is written."""
 
-    wheels: int
-    debs: int
-    wheel_bytes: int
-    deb_bytes: int
-    layers: int
-    """Layers of wheels; the base comes on top."""
-
-
-class LockChange(Result):
-    """One package that moved; an empty version means it is not there."""
-
-    platform: str
-    kind: Literal["wheel", "deb", "tool"]
-    name: str
-    old: str
-    new: str
-
-
-class LockResult(Result):
-    """What `lock` wrote, or with `--check` what stands there."""
-
-    image: str
-    digest: str
-    """The lock digest; empty when there is no lock."""
-    path: str
-    change: Literal["created", "updated", "unchanged", "refused", "checked"]
-    channel: str = ""
-    vllm: str = ""
-    commit: str = ""
-    platforms: dict[str, PlatformCounts] = Field(default_factory=dict)
-    changes: list[LockChange] = Field(default_factory=list)
-    """Against the lock that stood there; empty for a first lock."""
+    job: Job
+    lock: Lock
+    notes: dict[str, list[str]]
+    findings: tuple[Finding, ...]
+    changes: list[LockChange]
 
 
 def run(
     context: Context,
-    image: str,
-    *,
+    *names: str,
     check: bool = False,
+    channel: str = "",
+    commit: str = "",
     indexes: Sequence[str] = (),
     platforms: Sequence[str] = (),
     upgrade: bool = False,
     upgrade_packages: Sequence[str] = (),
+    import_from: Path | None = None,
+    cross_check: Method | None = None,
     out: Path | None = None,
-    cross_check: second_opinion.Method | None = None,
 ) -> Outcome[LockResult]:
-    """Lock one image; `indexes` are `NAME=URL-or-folder`. Nothing is written when it is unfit."""
-    spec = projects.read_spec(context.project, image)
-    folder = out or projects.lock_folder(context.project, image)
+    """Lock images and sets; of one set nothing is written unless every image of it is fit.
+
+    `indexes` are `NAME=URL-or-folder`; `channel` and `commit` replace what image.toml says. `out`
+    takes the files of one image, or a folder for each of several. `import_from` is a lock of
+    pip-compile or uv, whose versions are preferred; `cross_check` asks a second resolver.
+    """
+    found = groups(
+        names, projects.read_sets(context.project), projects.image_names(context.project)
+    )
+    images = [image for group in found for image in group.images]
+    specs = {name: projects.read_spec(context.project, name) for name in images}
     if check:
-        return check_lock(spec, projects.lock_folder(context.project, image))
+        return check_locks(
+            [(spec, projects.lock_folder(context.project, name)) for name, spec in specs.items()]
+        )
+    imported = lock_import.read(import_from) if import_from is not None else None
     settings = with_indexes(context.settings, indexes)
-    check_sources(spec, settings.indexes)
-    wanted = _platforms(spec, platforms)
-    opinion = cross_checks.prepare(context, spec, wanted, cross_check) if cross_check else None
-    previous = _previous(context, image)
-    moving = _moving(spec, previous, upgrade_packages)
     config = read_user_config(os.environ)
-    with open_client(config, connections=4 * settings.threads) as client:
+    findings = _ignored(config)
+    result = LockResult(locks=[])
+    with open_client(config, connections=8 * settings.threads) as client:
         workshop = Workshop(
             indexes=Indexes(client, config, settings),
             reader=WheelReader(client, Store(context.places.store), context.places.cache / "facts"),
@@ -106,53 +102,33 @@ def run(
             threads=settings.threads,
             output=context.output,
         )
-        resolved = {}
-        for platform in wanted:
-            before = _before(previous, platform, moving, upgrade=upgrade)
-            resolved[platform] = _resolve(context, workshop, spec, platform, before)
-        findings = _ignored(config)
-        for platform, locked in resolved.items():
-            findings += opinion.differences(workshop, platform, locked) if opinion else []
-    for platform, locked in resolved.items():
-        findings += problems(spec, platform, locked)
-    resolver = ResolverTable(name="uv", version=uv.version())
-    lock = assemble(spec, resolved, previous, resolver)
-    changes = _changes(previous, lock)
-    if any(row.severity == "error" for row in findings):
-        result = _result(lock, folder, "refused", changes)
-        text = f"{image}: not locked, see the findings; {folder} stays as it is"
-        return Outcome(result=result, text=text, ok=False, findings=tuple(findings))
-    change = projects.write_lock(context.project, lock, out)
-    result = _result(lock, folder, change, changes)
-    return Outcome(result=result, text=_text(result), findings=tuple(findings))
-
-
-def check_lock(spec: ImageSpec, folder: Path) -> Outcome[LockResult]:
-    """Say whether a lock is whole and was made from this spec; nothing is fetched."""
-    problem: Finding | None = None
-    lock: Lock | None = None
-    try:
-        lock = projects.read_lock_folder(folder)
-    except LockFileError as error:
-        problem = _not_locked(spec, str(error.what), error.subject or str(folder))
-    if lock is not None:
-        if lock.header.spec != spec.digest:
-            problem = _not_locked(
-                spec, f"it was made from spec {lock.header.spec}, which is now {spec.digest}", ""
-            )
-        elif missing := sorted(set(spec.image.platforms) - lock.platforms.keys()):
-            problem = _not_locked(spec, f"it lacks {', '.join(missing)}", "")
-    if lock is None:
-        result = LockResult(image=spec.name, digest="", path=str(folder), change="checked")
-    else:
-        result = _result(lock, folder, "checked", [])
-    state = "up to date" if problem is None else f"not usable: {problem.evidence}"
-    return Outcome(
-        result=result,
-        text=f"{spec.name}: the lock is {state}",
-        ok=problem is None,
-        findings=(problem,) if problem else (),
-    )
+        for group in found:
+            jobs = [
+                _job(
+                    context,
+                    on_channel(specs[name], "nightly" if commit else channel),
+                    specs[name].digest,
+                    platforms=platforms,
+                    upgrade=upgrade,
+                    upgrade_packages=upgrade_packages,
+                    imported=imported,
+                )
+                for name in group.images
+            ]
+            for job in jobs:
+                check_sources(job.spec, settings.indexes)
+            opinion = cross_checks.prepare(context, jobs, cross_check) if cross_check else None
+            chosen = _choose(context, workshop, group, jobs, commit)
+            made = _make(context, workshop, jobs, chosen, opinion)
+            findings += chosen.findings
+            result.skipped += [str(skip) for skip in chosen.skipped if not skip.quiet]
+            findings += [row for one in made for row in one.findings]
+            folders = {
+                name: _folder(context, name, out, several=len(images) > 1) for name in images
+            }
+            _write(context, made, folders, result, explicit=out is not None)
+    refused = any(lock.change == "refused" for lock in result.locks)
+    return Outcome(result=result, text=text(result), ok=not refused, findings=tuple(findings))
 
 
 def relock_debs(context: Context, image: str, out: Path) -> tuple[Lock, list[LockChange]]:
@@ -165,37 +141,62 @@ def relock_debs(context: Context, image: str, out: Path) -> tuple[Lock, list[Loc
     lock = before
     for platform in lock.platforms:
         lock = debs.relock(
-            lock, spec.base, platform, context.settings.debian, _apt_folder(context)
+            lock, spec.base, platform, context.settings.debian, context.places.cache / "apt"
         ).lock
     lock = Lock.parse(lock.files(), str(out))
     projects.write_lock(context.project, lock, out)
-    return lock, _changes(before, lock)
+    return lock, changes_of(before, lock)
 
 
 def with_indexes(settings: Settings, indexes: Sequence[str]) -> Settings:
     """Lay `--index NAME=URL-or-folder` over the settings; raises BadInput for another form."""
     places = dict(settings.indexes)
-    for text in indexes:
-        name, equals, where = text.partition("=")
+    for given in indexes:
+        name, equals, where = given.partition("=")
         if not (name and equals and where):
             raise BadInput(
                 "an index is given as NAME=URL-or-folder",
-                subject=f"--index {text}",
+                subject=f"--index {given}",
                 action="for instance --index pytorch-cpu=/srv/wheels",
             )
         places[name] = where
     return settings.model_copy(update={"indexes": places})
 
 
-def _platforms(spec: ImageSpec, wanted: Sequence[str]) -> list[str]:
-    unknown = sorted(set(wanted) - set(spec.image.platforms))
+def _job(
+    context: Context,
+    spec: ImageSpec,
+    digest: str,
+    *,
+    platforms: Sequence[str],
+    upgrade: bool,
+    upgrade_packages: Sequence[str],
+    imported: Imported | None,
+) -> Job:
+    unknown = sorted(set(platforms) - set(spec.image.platforms))
     if unknown:
         raise BadInput(
             f"the image {spec.name} is not for {', '.join(unknown)}",
             subject="--platform",
             action=f"its platforms are {', '.join(spec.image.platforms)}",
         )
-    return list(wanted) or list(spec.image.platforms)
+    previous = _previous(context, spec.name)
+    moving: frozenset[str] = frozenset(canonicalize_name(name) for name in upgrade_packages)
+    if previous is not None and (missing := moving - known_packages(spec, previous)):
+        raise BadInput(
+            f"the lock has no {', '.join(sorted(missing))}",
+            subject="--upgrade-package",
+            action=f"name packages of lock/{spec.name}/, or change image.toml",
+        )
+    return Job(
+        spec=spec,
+        digest=digest,
+        previous=previous,
+        platforms=tuple(platforms) or tuple(spec.image.platforms),
+        moving=moving,
+        upgrade=upgrade,
+        imported=imported,
+    )
 
 
 def _previous(context: Context, image: str) -> Lock | None:
@@ -209,167 +210,91 @@ def _previous(context: Context, image: str) -> Lock | None:
         return None
 
 
-def _moving(spec: ImageSpec, previous: Lock | None, packages: Sequence[str]) -> frozenset[str]:
-    """Normalise `--upgrade-package`; raises BadInput for a package that no lock has."""
-    names: frozenset[str] = frozenset(canonicalize_name(name) for name in packages)
-    known: set[str] = {canonicalize_name(name) for name in spec.lock.sources}
-    for platform, content in (previous.platforms if previous else {}).items():
-        assert previous is not None  # noqa: S101 - it has platforms
-        known |= {pin.name for pin in (*content.wheels, *previous.tools(platform))}
-    if previous is not None and names - known:
-        raise BadInput(
-            f"the lock has no {', '.join(sorted(names - known))}",
-            subject="--upgrade-package",
-            action=f"name packages of lock/{spec.name}/, or change image.toml",
+def _choose(
+    context: Context, workshop: Workshop, group: Group, jobs: Sequence[Job], commit: str
+) -> Chosen:
+    first = jobs[0].spec
+    with context.output.step(f"choose {group.name}", f"choosing vLLM for {group.name}"):
+        chosen = choose_vllm(
+            workshop,
+            [job.spec for job in jobs],
+            {job.spec.name: job.previous for job in jobs},
+            upgrade=any(job.upgrade or job.spec.lock.package in job.moving for job in jobs),
+            commit=commit,
+            forge=Forge(
+                place=context.settings.forges.get("vllm", PROJECTS["vllm"].api),
+                client=workshop.indexes.client,
+            ),
+            now=datetime.now(UTC),
         )
-    return names
+    for skip in chosen.skipped:
+        if not skip.quiet:
+            context.output.note(f"  passed over: {skip}")
+    where = next(iter(chosen.wheels.values())).index
+    context.output.note(f"  {first.lock.package} {chosen.version} from {where}")
+    return chosen
 
 
-def _before(
-    previous: Lock | None, platform: str, moving: frozenset[str], *, upgrade: bool
-) -> dict[str, Before]:
-    """Say what may be kept, of wheels and of tools."""
-    content = previous.platforms.get(platform) if previous else None
-    if previous is None or content is None:
-        empty = Before(decided=moving)
-        return {"wheels": empty, "tools": empty}
-    rows = {name: row for name, row in content.meta.items() if isinstance(row, dict)}
-    hash_from = {
-        pin.sha256: str(rows[pin.name]["hash_from"])
-        for pin in content.wheels
-        if "hash_from" in rows.get(pin.name, {})
-    }
-
-    def kept(pins: Sequence[WheelPin]) -> tuple[WheelPin, ...]:
-        return tuple(pin for pin in pins if not upgrade and pin.name not in moving)
-
-    return {
-        "wheels": Before(pins=kept(content.wheels), hash_from=hash_from, decided=moving),
-        "tools": Before(pins=kept(previous.tools(platform)), decided=moving),
-    }
-
-
-def _resolve(
+def _make(
     context: Context,
     workshop: Workshop,
-    spec: ImageSpec,
-    platform: str,
-    before: Mapping[str, Before],
-) -> LockedPlatform:
-    target = wheel_target(spec, platform)
-    with context.output.step(f"resolve {platform}", f"resolving {spec.name} for {platform}"):
-        lock = partial(
-            lock_wheels,
-            workshop,
-            spec,
-            target,
-            environment=target_of(spec, platform).environment,
-        )
-        wheels = lock(spec.lock.requirements, before["wheels"])
-        tools = lock(spec.lock.tools, before["tools"], tools=True) if spec.lock.tools else ()
-    with context.output.step(f"base {platform}", f"resolving Debian {spec.base.debian} packages"):
-        pins = debs.resolve_base(spec.base, platform, context.settings.debian, _apt_folder(context))
-    return LockedPlatform(wheels=wheels, tools=tools, debs=pins)
-
-
-def _apt_folder(context: Context) -> Path:
-    return context.places.cache / "apt"
-
-
-def _changes(old: Lock | None, new: Lock) -> list[LockChange]:
-    if old is None:
-        return []
-    rows: list[LockChange] = []
-    for platform, content in new.platforms.items():
-        before = old.platforms.get(platform)
-        if before is None:
-            continue
-        tools = old.tools(platform), new.tools(platform)
-        for kind, pair in (("wheel", (before.wheels, content.wheels)), ("tool", tools)):
-            rows += _wheel_changes(platform, kind, *pair)
-        rows += [
-            LockChange(platform=platform, kind="deb", name=row.name, old=row.old, new=row.new)
-            for row in diff_debs(before.debs, content.debs)
+    jobs: Sequence[Job],
+    chosen: Chosen,
+    opinion: SecondOpinion | None,
+) -> list[_Made]:
+    pairs = [f"{job.spec.name} {platform}" for job in jobs for platform in job.platforms]
+    with context.output.step("resolve", f"resolving {', '.join(pairs)}"):
+        resolved = lock_jobs(context, workshop, jobs, chosen)
+    resolver = ResolverTable(name="uv", version=uv.version())
+    made = []
+    for job in jobs:
+        locked = resolved[job.spec.name]
+        found = [
+            row
+            for platform, content in locked.items()
+            for row in problems(job.spec, platform, content, chosen.commit)
         ]
-    return rows
-
-
-def _wheel_changes(
-    platform: str, kind: str, old: Sequence[WheelPin], new: Sequence[WheelPin]
-) -> list[LockChange]:
-    before = {pin.name: pin for pin in old}
-    after = {pin.name: pin for pin in new}
-    return [
-        LockChange.model_validate(
-            {
-                "platform": platform,
-                "kind": kind,
-                "name": name,
-                "old": before[name].version if name in before else "",
-                "new": after[name].version if name in after else "",
-            }
+        found += lock_import.findings(workshop, job, locked)
+        found += opinion.differences(workshop, job, locked) if opinion else []
+        lock = assemble(
+            job.spec, locked, job.previous, resolver, digest=job.digest, commit=chosen.commit
         )
-        for name in sorted(before.keys() | after.keys())
-        if before.get(name) != after.get(name)
-    ]
-
-
-def _result(
-    lock: Lock,
-    folder: Path,
-    change: Literal["created", "updated", "unchanged", "refused", "checked"],
-    changes: list[LockChange],
-) -> LockResult:
-    header = lock.header
-    return LockResult(
-        image=header.image,
-        digest=lock.digest,
-        path=str(folder),
-        change=change,
-        channel=header.channel,
-        vllm=header.vllm.version,
-        commit=header.vllm.commit,
-        platforms={
-            platform: PlatformCounts(
-                wheels=len(content.wheels),
-                debs=len(content.debs),
-                wheel_bytes=sum(pin.size for pin in content.wheels),
-                deb_bytes=sum(pin.size for pin in content.debs),
-                layers=len(header.layers[platform]),
+        made.append(
+            _Made(
+                job=job,
+                lock=lock,
+                notes={name: list(content.notes) for name, content in locked.items()},
+                findings=tuple(found),
+                changes=changes_of(job.previous, lock),
             )
-            for platform, content in lock.platforms.items()
-        },
-        changes=changes,
-    )
+        )
+    return made
 
 
-def _text(result: LockResult) -> str:
-    lines = [f"{result.image}: lock {result.change}, {result.digest}", f"  {result.path}"]
-    lines += [
-        f"  {platform}: {counts.wheels} wheels ({counts.wheel_bytes / 1e6:,.0f} MB) in "
-        f"{counts.layers} layers, {counts.debs} .debs ({counts.deb_bytes / 1e6:,.0f} MB)"
-        for platform, counts in result.platforms.items()
-    ]
-    several = len(result.platforms) > 1
-    for row in result.changes:
-        mark = "~" if row.old and row.new else "+" if row.new else "-"
-        versions = " → ".join(version for version in (row.old, row.new) if version)
-        if row.old == row.new:
-            versions = f"{row.new}, other bytes"
-        place = f" ({row.platform})" if several else ""
-        kind = "" if row.kind == "wheel" else f" {row.kind}"
-        lines.append(f"  {mark}{kind} {row.name} {versions}{place}")
-    return "\n".join(lines)
+def _folder(context: Context, image: str, out: Path | None, *, several: bool) -> Path:
+    if out is None:
+        return projects.lock_folder(context.project, image)
+    return out / image if several else out
 
 
-def _not_locked(spec: ImageSpec, evidence: str, subject: str) -> Finding:
-    return finding(
-        "not-locked",
-        subject=subject or f"lock/{spec.name}",
-        evidence=evidence,
-        cause="The lock is not the one that image.toml asks for.",
-        action=f"`nightlock lock {spec.name}`",
-    )
+def _write(
+    context: Context,
+    made: Sequence[_Made],
+    folders: dict[str, Path],
+    result: LockResult,
+    *,
+    explicit: bool,
+) -> None:
+    """Write all locks of a group, or none of them."""
+    fit = not any(row.severity == "error" for one in made for row in one.findings)
+    for one in made:
+        folder = folders[one.job.spec.name]
+        change: Change = "refused"
+        if fit:
+            change = projects.write_lock(context.project, one.lock, folder if explicit else None)
+        result.locks.append(
+            image_lock(one.lock, folder, change, changes=one.changes, notes=one.notes)
+        )
 
 
 def _ignored(config: UserConfig) -> list[Finding]:

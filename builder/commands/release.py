@@ -10,7 +10,7 @@ from builder.commands import build, fetch, lock, promote, smoke
 from builder.commands.build import BuildResult
 from builder.commands.context import Context, Outcome
 from builder.commands.fetch import FetchResult
-from builder.commands.lock import LockChange
+from builder.commands.lock_result import LockChange
 from builder.core.document import Result
 from builder.core.smoke import CheckResult, Phase
 from builder.edge import files, profiles, records

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
 
+from builder.core.companion import programs_of
 from builder.core.companions import check
 from builder.core.debs import debs_digest
 from builder.core.distribution import Content, Distribution, of_metadata
@@ -25,7 +26,8 @@ from builder.core.lock import (
     VllmTable,
     WheelPin,
 )
-from builder.core.spec import ImageSpec
+from builder.core.overlap import Judgement, judge, overlaps
+from builder.core.spec import ImageSpec, Winner
 from builder.core.target import target_of
 from builder.core.wheel import WheelFacts, meta_row
 from builder.core.wheel_target import wheel_target
@@ -51,7 +53,11 @@ class LockedWheel:
             self.facts.metadata,
             file=self.pin.file,
             index=self.pin.index,
-            content=Content(commit=self.facts.commit or None),
+            content=Content(
+                commit=self.facts.commit or None,
+                cuda=self.facts.cuda,
+                libraries=self.facts.libraries,
+            ),
         )
 
 
@@ -62,8 +68,19 @@ class LockedPlatform:
     wheels: tuple[LockedWheel, ...]
     tools: tuple[LockedWheel, ...] = ()
     debs: tuple[DebPin, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    overrides: tuple[str, ...] = ()
+    """What companion rules replaced beyond image.toml (PEP 508)."""
+    notes: tuple[str, ...] = ()
     """What the person should know of how it came about."""
+    requirements: tuple[str, ...] = ()
+    """What was resolved (PEP 508): the image's, with vLLM and companions pinned."""
+    constraints: tuple[str, ...] = ()
+    """What narrowed it: the image's, and those of rules."""
+
+    def judge_overlaps(self, winners: Sequence[Winner]) -> Judgement:
+        """Find paths that several wheels ship, and say who wins each."""
+        packages = {wheel.pin.name: wheel.facts.contents for wheel in self.wheels}
+        return judge(overlaps(packages), winners)
 
 
 def assemble(
@@ -71,8 +88,14 @@ def assemble(
     resolved: Mapping[str, LockedPlatform],
     previous: Lock | None,
     resolver: ResolverTable,
+    *,
+    digest: str = "",
+    commit: str = "",
 ) -> Lock:
     """Put a lock together; platforms that were not resolved anew are taken from `previous`.
+
+    `digest` is image.toml's where `spec` was changed by flags; `commit` is vLLM's in full where the
+    channel knows it.
 
     Raises Refused when vLLM is not in it, or is not the same version on every platform.
     """
@@ -81,7 +104,10 @@ def assemble(
         for platform, content in (previous.platforms.items() if previous else ())
         if platform in spec.image.platforms and platform not in resolved
     }
-    platforms = {**kept, **{name: _content(locked) for name, locked in resolved.items()}}
+    platforms = {
+        **kept,
+        **{name: _content(locked, spec.lock.winners) for name, locked in resolved.items()},
+    }
     platforms = dict(sorted(platforms.items()))
     old = previous.header if previous and kept else None
     package = canonicalize_name(spec.lock.package)
@@ -93,14 +119,14 @@ def assemble(
     target = wheel_target(spec, spec.image.platforms[0])
     header = Header(
         image=spec.name,
-        spec=spec.digest,
+        spec=digest or spec.digest,
         channel=spec.lock.channel,
         # A function of bytes: reproducible, and never later than what is in the image.
         epoch=max([vllm.facts.newest for vllm in vllms] + ([old.epoch] if old else [])),
         vllm=VllmTable(
             package=package,
             version=_one_version(platforms, package),
-            commit=max(vllm.facts.commit for vllm in vllms),
+            commit=commit or max(vllm.facts.commit for vllm in vllms),
             variant=spec.lock.variant,
         ),
         target=TargetTable(python=target.python, glibc=target.glibc, cuda=spec.image.cuda or ""),
@@ -133,24 +159,46 @@ def assemble(
     return _with_files(Lock(header=header, platforms=platforms))
 
 
-def problems(spec: ImageSpec, platform: str, locked: LockedPlatform) -> list[Finding]:
-    """Judge what was resolved, by the rules that hold for every set of packages."""
+def problems(
+    spec: ImageSpec, platform: str, locked: LockedPlatform, commit: str = ""
+) -> list[Finding]:
+    """Judge what was resolved, by the rules that hold for every set of packages.
+
+    `commit` is the wanted vLLM's; empty: any.
+    """
     # The image itself: what it requires, and which extras it asks for.
     image = Distribution(
         name=f"image-{spec.name}", version="0", requires_dist=tuple(spec.lock.requirements)
     )
-    target = target_of(spec, platform, glibc=wheel_target(spec, platform).glibc)
+    target = target_of(
+        spec,
+        platform,
+        glibc=wheel_target(spec, platform).glibc,
+        commit=commit,
+        programs=programs_of(pin.name for pin in locked.debs) if locked.debs else None,
+    )
     every = [image, *(wheel.distribution for wheel in locked.wheels)]
-    found = check(every, target, {}, sources=spec.lock.sources, overrides=spec.lock.overrides)
+    found = check(
+        every,
+        target,
+        spec.lock.policies,
+        sources=spec.lock.sources,
+        overrides=[*spec.lock.overrides, *locked.overrides],
+    )
     tools = [wheel.distribution for wheel in locked.tools]
-    return [*found, *check_files(tools, target)]
+    owned = locked.judge_overlaps(spec.lock.winners).findings
+    return [*found, *check_files(tools, target), *owned]
 
 
-def _content(locked: LockedPlatform) -> PlatformLock:
+def _content(locked: LockedPlatform, winners: Sequence[Winner]) -> PlatformLock:
+    wins = locked.judge_overlaps(winners).wins
     return PlatformLock(
         wheels=tuple(sorted(wheel.pin for wheel in locked.wheels)),
         debs=tuple(sorted(locked.debs)),
-        meta={wheel.pin.name: meta_row(wheel.facts, wheel.hash_from) for wheel in locked.wheels},
+        meta={
+            wheel.pin.name: meta_row(wheel.facts, wheel.hash_from, wins.get(wheel.pin.name))
+            for wheel in locked.wheels
+        },
     )
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -19,12 +18,6 @@ from packaging.version import Version
 from builder.core.distribution import cuda_label, parse_version
 from builder.core.spec import GENERAL
 from builder.core.target import Target, architecture, best_architecture, compiled_for
-
-Policy = Literal["match", "none"]
-"""`match`: must be there at the leader's version. `none`: may be absent, and what follows is met.
-
-Not stated means `match`: absent without a policy is refused.
-"""
 
 LEADER = "flashinfer-python"
 CUBIN = "flashinfer-cubin"

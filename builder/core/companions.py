@@ -18,7 +18,6 @@ from builder.core.companion import (
     LEADER,
     PINNED_ERAS,
     Companion,
-    Policy,
     architectures,
     choose_providers,
     era_of,
@@ -30,7 +29,7 @@ from builder.core.distribution import Distribution, parse_version
 from builder.core.finding import Finding
 from builder.core.identity import check_files, check_identity
 from builder.core.keys import finding
-from builder.core.spec import GENERAL
+from builder.core.spec import GENERAL, Policy
 from builder.core.target import Target
 from builder.core.toolchain import check_majors, check_toolchain
 from builder.core.torchfamily import check_torch

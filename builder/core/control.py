@@ -47,6 +47,23 @@ def parse_print_uris(text: str) -> dict[str, str]:
     return {match[2]: match[1] for match in lines if match}
 
 
+def whole_paragraphs(pieces: Iterable[bytes]) -> Iterator[str]:
+    """Join pieces of a file of paragraphs, so that no paragraph is cut between two.
+
+    An index has 50 MB, and several times that as one text of Python's.
+    """
+    rest = b""
+    for piece in pieces:
+        whole, gap, after = piece.rpartition(b"\n\n")
+        if not gap:
+            rest += piece
+            continue
+        yield (rest + whole + gap).decode(errors="replace")
+        rest = after
+    if rest:
+        yield rest.decode(errors="replace")
+
+
 def pins_of_index(packages: str, suite: str, wanted: Collection[str]) -> Iterator[DebPin]:
     """Read the pins of the wanted sha256 values from a Packages file of `suite`."""
     # An index has 60,000 paragraphs and 50 MB: only the wanted ones are parsed.

@@ -20,11 +20,11 @@ from packaging.metadata import parse_email
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from builder.core.assembly import LockedWheel
+from builder.core.assembly import LockedPlatform, LockedWheel
 from builder.core.finding import Finding
 from builder.core.keys import finding
 from builder.core.lock import WheelPin
-from builder.core.spec import GENERAL, ImageSpec
+from builder.core.spec import GENERAL
 
 Method = Literal["pip-tools", "pip-lock"]
 
@@ -88,8 +88,8 @@ class Ask:
 
 def ask(
     method: Method,
-    spec: ImageSpec,
-    locked: Sequence[LockedWheel],
+    locked: LockedPlatform,
+    overrides: Sequence[str],
     *,
     index: str,
     environment: Mapping[str, str],
@@ -97,24 +97,25 @@ def ask(
 ) -> Ask:
     """Put the question of one platform: the image's requirements, seeded with what was locked.
 
+    `overrides` are those of image.toml; what rules added is in `locked`.
     `index` is the general index as the container reaches it, without credentials. `environment` is
     all that the resolver sees. `seeded` False asks from nothing, for `pip-lock` alone: it knows no
     preferences, so seeds are constraints there.
     """
-    overrides = _by_name(spec.lock.overrides)
+    rules = _by_name([*overrides, *locked.overrides])
     stubs = dict(
-        stub(wheel, overrides)
-        for wheel in locked
-        if wheel.pin.index != GENERAL or _asks_for(wheel, overrides)
+        stub(wheel, rules)
+        for wheel in locked.wheels
+        if wheel.pin.index != GENERAL or _asks_for(wheel, rules)
     )
-    pins = [wheel.pin for wheel in locked]
+    pins = [wheel.pin for wheel in locked.wheels]
     seeds = [f"{pin.name}=={pin.version}" for pin in pins]
     # A bound package's version is its index's affair: no second resolver may choose another.
     bound = [f"{pin.name}=={pin.version}" for pin in pins if pin.index != GENERAL]
     held = seeds if seeded and method == "pip-lock" else bound
     files = {
-        "asked.in": _lines(_overridden(spec.lock.requirements, overrides)),
-        "constraints.txt": _lines([*spec.lock.constraints, *held]),
+        "asked.in": _lines(_overridden(locked.requirements, rules)),
+        "constraints.txt": _lines([*locked.constraints, *held]),
         "wheels/.keep": b"",
         **{f"wheels/{name}": data for name, data in stubs.items()},
     }

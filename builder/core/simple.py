@@ -120,6 +120,11 @@ def file_of(url: str) -> str:
     return wheel_name(unquote(urlsplit(url).path.rpartition("/")[2]))
 
 
+def wheel_version(file: str) -> str:
+    """Version in a wheel's file name; empty for what is none."""
+    return str(parse_wheel_filename(file)[1]) if wheel_name(file) else ""
+
+
 def as_folder(url: str) -> str:
     """Add the slash of a directory page: without it relative links resolve one level too high."""
     parts = urlsplit(url)

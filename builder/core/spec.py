@@ -21,6 +21,16 @@ Platform = Annotated[str, Field(pattern=r"^linux/(amd64|arm64)$")]
 """An OCI platform, `os/architecture`."""
 
 
+Policy = Literal["match", "none"]
+"""`match`: must be there at the leader's version. `none`: may be absent, and what follows is met.
+
+Not stated means `match`: absent without a policy is refused.
+"""
+
+CompanionName = Literal["flashinfer-cubin", "flashinfer-jit-cache"]
+"""What can have a policy (`core/companion.py` has the table)."""
+
+
 def _requirement(text: str) -> str:
     try:
         requirement = Requirement(text)
@@ -61,6 +71,16 @@ class ImageTable(_Table):
     """What its kernels must run on."""
 
 
+class Winner(_Table):
+    """`[[lock.winners]]`: of several packages that ship one path, the one whose file is kept."""
+
+    package: Annotated[str, AfterValidator(canonicalize_name)]
+    paths: Annotated[list[str], AfterValidator(_sorted), Field(min_length=1)]
+    """Patterns of paths below the site directory; scripts are `{scripts}/NAME`."""
+    reason: str
+    """Why this one; for whoever reads image.toml."""
+
+
 class LockTable(_Table):
     """`[lock]`: what is resolved, and from where."""
 
@@ -75,8 +95,17 @@ class LockTable(_Table):
     """Replace what packages themselves require; a marker that is never true leaves one out."""
     sources: Annotated[dict[str, str], AfterValidator(_by_name)] = {}
     """Package → the one index it may come from; all others come from `general`."""
+    companions: dict[CompanionName, Policy] = {}
+    """What stands beside flashinfer-python: `match` (also when not stated) or `none`."""
+    winners: list[Winner] = []
+    """Where two wheels ship one path with different bytes; else that is refused."""
     tools: Requirements = []
     """What builds need and images do not hold, as `uv`."""
+
+    @property
+    def policies(self) -> dict[str, Policy]:
+        """Policies by package, as the companion rules take them."""
+        return {str(name): policy for name, policy in self.companions.items()}
 
 
 class BaseTable(_Table):
@@ -141,6 +170,10 @@ class ImageSpec(_Table):
         tables = self.model_dump(include={"image", "lock", "base", "layers"}, mode="json")
         for key in ("platforms", "targets"):
             tables["image"][key] = sorted(set(tables["image"][key]))
+        # Younger than the first locks: what does not use them has the digest it had.
+        for key in ("companions", "winners"):
+            if not tables["lock"][key]:
+                del tables["lock"][key]
         text = json.dumps(tables, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 

@@ -13,7 +13,6 @@ from builder.core.companion import (
     MISMATCH_ERAS,
     PROVIDER,
     Companion,
-    Policy,
     choose_providers,
     era_of,
     home_of,
@@ -22,7 +21,7 @@ from builder.core.companion import (
 from builder.core.distribution import Distribution, by_name, parse_version
 from builder.core.finding import Finding
 from builder.core.keys import finding
-from builder.core.spec import GENERAL
+from builder.core.spec import GENERAL, Policy
 from builder.core.target import Target
 
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import calendar
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from packaging.metadata import RawMetadata, parse_email
 
+from builder.core.contents import Contents
+
 VERSION_FILE = "vllm/_version.py"
 """Where vLLM's build writes its commit (setuptools-scm)."""
+TORCH = ("torch", "torchaudio", "torchvision")
+"""Packages whose `version.py` says which CUDA they were built with; others have no such file."""
+_CUDA = re.compile(r"^cuda(?:\s*:[^=\n]*)?\s*=\s*['\"](?P<cuda>\d+\.\d+)", re.MULTILINE)
+_VERSION = re.compile(
+    r"^__version__\s*=\s*['\"][^'\"\n]*\+(?:cu(?P<major>\d\d)(?P<minor>\d)|(?P<cpu>cpu))",
+    re.MULTILINE,
+)
 _COMMIT = re.compile(r"^__commit_id__ = commit_id = ['\"]g?([0-9a-f]{7,40})['\"]", re.MULTILINE)
 _LONGEST_LICENCE = 120
 
@@ -27,6 +36,12 @@ class WheelFacts:
     """Newest date in its central directory, seconds since 1970; zip dates count as UTC."""
     version_file: str = ""
     """Text of `vllm/_version.py`, where there is one."""
+    contents: Contents = ()
+    """What it installs where; never empty once its central directory was read."""
+    cuda: str | None = None
+    """What the `version.py` of a torch package says: `13.0`, or `cpu`; None: it has none."""
+    libraries: tuple[str, ...] | None = None
+    """CUDA libraries that vLLM's smallest CUDA extension needs (ELF NEEDED); None: not read."""
 
     @property
     def requires_dist(self) -> list[str]:
@@ -61,14 +76,32 @@ class WheelFacts:
         return parse_email(self.metadata)[0]
 
 
+def cuda_in(package: str, read: Callable[[str], str]) -> str | None:
+    """Return the CUDA (`13.0`, or `cpu`) a torch package was built with, by its `version.py`.
+
+    `read` gives the text of a file of the wheel. None: the package is another one, or does not say.
+    """
+    text = read(f"{package}/version.py") if package in TORCH else ""
+    if match := _CUDA.search(text):
+        return match["cuda"]
+    match = _VERSION.search(text)
+    if match is None:
+        return None
+    return match["cpu"] or f"{match['major']}.{match['minor']}"
+
+
 def seconds(moment: tuple[int, int, int, int, int, int]) -> int:
     """Turn a zip entry's date and time into seconds since 1970."""
     return calendar.timegm((*moment, 0, 0, 0))
 
 
-def meta_row(facts: WheelFacts, hash_from: str) -> Mapping[str, object]:
-    """Lay out one package's row of `meta.json`."""
+def meta_row(
+    facts: WheelFacts, hash_from: str, wins: Mapping[str, Sequence[str]] | None = None
+) -> Mapping[str, object]:
+    """Lay out one package's row of `meta.json`; `wins`: loser → paths it wins over that package."""
+    won = {"wins": {loser: list(paths) for loser, paths in wins.items()}} if wins else {}
     return {
+        **won,
         "hash_from": hash_from,
         "licence": facts.licence,
         "requires_dist": facts.requires_dist,

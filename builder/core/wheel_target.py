@@ -17,6 +17,8 @@ from builder.errors import SpecError
 
 GLIBC = {"bookworm": "2.36", "trixie": "2.41"}
 """glibc of each Debian release that can be a base."""
+_UV_NEWEST = 40
+"""The newest `manylinux_2_N` that uv has a name for; wheels for a newer glibc are not offered."""
 _OLDEST_MINOR = {"x86_64": 5, "aarch64": 17}
 """The first `manylinux_2_N` of each machine (PEP 600)."""
 _OLD_NAMES = {5: "manylinux1", 12: "manylinux2010", 17: "manylinux2014"}
@@ -39,7 +41,8 @@ class WheelTarget:
     @property
     def uv_platform(self) -> str:
         """Name for `uv --python-platform`; its plain `linux` means glibc 2.28."""
-        return f"{self.machine}-manylinux_{self.glibc.replace('.', '_')}"
+        minor = min(int(self.glibc.split(".")[1]), _UV_NEWEST)
+        return f"{self.machine}-manylinux_2_{minor}"
 
     @cached_property
     def ranks(self) -> dict[Tag, int]:

@@ -154,10 +154,11 @@ class AptRoot:
         wanted = control.parse_print_uris(print_uris)
         found: dict[str, DebPin] = {}
         for suite, index in self._indexes():
-            text = process.run([_helper(), "cat-file", index])
-            for pin in control.pins_of_index(text, suite, wanted):
-                # One file may be in several suites; the first of the sources names it.
-                found.setdefault(pin.sha256, pin)
+            pieces = process.pieces([_helper(), "cat-file", index])
+            for text in control.whole_paragraphs(pieces):
+                for pin in control.pins_of_index(text, suite, wanted):
+                    # One file may be in several suites; the first of the sources names it.
+                    found.setdefault(pin.sha256, pin)
         asked = sum(line.startswith("'") for line in print_uris.splitlines())
         if len(found) != asked:
             raise Refused(

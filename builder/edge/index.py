@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -45,6 +46,17 @@ class Indexes:
     def place(self, index: str) -> Place:
         """Where an index is; raises SpecError for an unknown name."""
         return place_of(index, self._settings.indexes, self._config.general.value)
+
+    @staticmethod
+    def below(place: Place, path: str) -> Place:
+        """Return what lies at `path` below an index; of a flat folder the folder itself."""
+        if not path:
+            return place
+        folder = local_path(place.where)
+        if folder is None:
+            return replace(place, where=f"{place.where.rstrip('/')}/{path}")
+        inside = folder / path
+        return replace(place, where=str(inside)) if inside.is_dir() else place
 
     @property
     def find_links(self) -> tuple[Place, ...]:
@@ -112,9 +124,7 @@ class Indexes:
                 self._pages[place.where] = self._read(as_folder(place.where), place, None)
             return self._pages[place.where]
 
-    def _read(
-        self, url: str, place: Place, package: str | None, only: str = ""
-    ) -> list[Candidate]:
+    def _read(self, url: str, place: Place, package: str | None, only: str = "") -> list[Candidate]:
         response = get(self.client, url, {"Accept": ACCEPT})
         kind = response.headers.get("Content-Type", "")
         return parse_page(response.content, kind, str(response.url), str(place), package, only)

@@ -6,12 +6,13 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from builder.errors import CommandFailed, ToolMissing
 
 _TAIL_LINES = 30
+_PIECE = 1 << 20
 
 
 def run(
@@ -85,6 +86,27 @@ def stream(
     _check(command, process.returncode, "\n".join(tail), what, action)
 
 
+def pieces(argv: Sequence[str | os.PathLike[str]]) -> Iterator[bytes]:
+    """Run a program and give its standard output in pieces, for output that is large.
+
+    Raises as `run` does, after the last piece.
+    """
+    command = [os.fspath(part) for part in argv]
+    process = _start(command, None, None, merge=False, stdin=False, quiet=True)
+    try:
+        assert process.stdout is not None  # noqa: S101 - PIPE was asked for
+        while piece := process.stdout.read(_PIECE):
+            yield piece
+        process.wait()
+    except BaseException:
+        _end(process)
+        raise
+    finally:
+        if process.stdout is not None:
+            process.stdout.close()
+    _check(command, process.returncode, "", "", "")
+
+
 def find(name: str, extra: Sequence[Path] = ()) -> Path | None:
     """Return the program of that name: from `extra` folders first, then from PATH and sbin."""
     folders = [*map(str, extra), os.environ.get("PATH", ""), "/usr/local/sbin:/usr/sbin:/sbin"]
@@ -99,6 +121,7 @@ def _start(
     *,
     merge: bool,
     stdin: bool,
+    quiet: bool = False,
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
@@ -107,7 +130,7 @@ def _start(
             env=None if environment is None else dict(environment),
             stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT if merge else subprocess.PIPE,
+            stderr=subprocess.STDOUT if merge else subprocess.DEVNULL if quiet else subprocess.PIPE,
             # Its own group: Ctrl-C reaches us alone, and we end the whole tree.
             start_new_session=True,
         )

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from builder.core.lock import Lock
 from builder.core.places import Places
+from builder.core.sets import parse_sets
 from builder.core.settings import Settings, from_environment, merge
 from builder.core.spec import ImageSpec, parse_spec
 from builder.edge import files
@@ -60,6 +61,15 @@ def read_settings(project: Path | None, places: Places, environment: Mapping[str
 def image_names(project: Path) -> list[str]:
     """Names of all images, sorted."""
     return sorted(path.parent.name for path in (project / "images").glob("*/image.toml"))
+
+
+def read_sets(project: Path) -> dict[str, dict[str, str]]:
+    """Read images/sets.toml: set → platform → image; none where there is no such file."""
+    path = project / "images" / "sets.toml"
+    if not path.is_file():
+        return {}
+    text = files.read_text(path, SpecError, "restore it from git")
+    return parse_sets(text, str(path), image_names(project))
 
 
 def read_spec(project: Path, name: str) -> ImageSpec:

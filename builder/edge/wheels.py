@@ -1,54 +1,60 @@
 """What a wheel says of itself, read from its end by range: no need to have the whole of it.
 
-Works without PEP 658, falls back to it and then to the whole file. Kept by sha256, so that a second
-look costs nothing.
+Needs no PEP 658, whose files lack the central directory; where a server does no ranges the whole
+file comes, into the store. Kept by sha256, so that a second look costs nothing.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import threading
 import zipfile
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import httpx
+from elftools.common.exceptions import ELFError
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
 
+from builder.core.contents import contents
 from builder.core.simple import Candidate
-from builder.core.wheel import VERSION_FILE, WheelFacts, seconds
+from builder.core.wheel import VERSION_FILE, WheelFacts, cuda_in, seconds
 from builder.edge import files
-from builder.edge.download import download, get, path_of, read_range
+from builder.edge.download import download, path_of, read_range
 from builder.edge.store import Store, hash_file
-from builder.errors import HashMismatch, NotOffered, Refused
+from builder.errors import HashMismatch, Refused
 
 _TAIL = 64 << 10
 """Bytes asked for at first: most wheels have directory and METADATA in there."""
 _STEP = 128 << 10
+_SMALL_LIBRARY = 256 << 10
+"""Bytes of a shared object that is read whole; vLLM has some that need CUDA's libraries."""
 
 
 class WheelReader:
-    """Reads facts of wheels; `cache` keeps them by sha256."""
+    """Reads facts of wheels, each once however many ask; `cache` keeps them by sha256."""
 
     def __init__(self, client: httpx.Client, store: Store, cache: Path) -> None:
         self._client = client
         self._store = store
         self._cache = cache
+        self._guard = threading.Lock()
+        self._busy: dict[str, threading.Lock] = {}
+        self._hashed: dict[str, str] = {}
 
-    def facts(self, wheel: Candidate, sha256: str, *, contents: bool = False) -> WheelFacts:
-        """Read a wheel's facts; `contents` says that its METADATA alone is not enough.
+    def facts(self, wheel: Candidate, sha256: str) -> WheelFacts:
+        """Read a wheel's facts.
 
         Raises HashMismatch when its size is not what the index says, Refused when it is no wheel.
         """
-        kept = self._cache / sha256[:2] / f"{sha256}.json"
-        try:
-            found = WheelFacts(**json.loads(kept.read_bytes()))
-        except (OSError, ValueError, TypeError):
-            found = None
-        if found is None or (contents and not found.newest):
-            found = self._read(wheel, sha256, contents=contents)
-            files.write(kept, json.dumps(asdict(found)).encode())
+        with self._guard:
+            mine = self._busy.setdefault(sha256, threading.Lock())
+        with mine:
+            found = self._kept(wheel, sha256)
         if wheel.size is not None and found.size != wheel.size:
             raise HashMismatch(
                 f"{wheel.file} has {found.size} bytes where it is served, {wheel.size} in the "
@@ -56,6 +62,15 @@ class WheelReader:
                 subject=wheel.url,
                 action="try again later, or ask another mirror of that index with --index",
             )
+        return found
+
+    def _kept(self, wheel: Candidate, sha256: str) -> WheelFacts:
+        kept = self._cache / sha256[:2] / f"{sha256}.json"
+        try:
+            found = _load(json.loads(kept.read_bytes()))
+        except (OSError, ValueError, TypeError, KeyError):
+            found = self._read(wheel, sha256)
+            files.write(kept, json.dumps(asdict(found), separators=(",", ":")).encode())
         return found
 
     def peek(self, wheel: Candidate) -> WheelFacts | None:
@@ -71,15 +86,27 @@ class WheelReader:
         remote = _RemoteFile(self._client, wheel.url, *tail)
         return _facts(remote, remote.length, wheel)
 
+    def look(self, wheel: Candidate) -> WheelFacts:
+        """Read a wheel's facts, whether anybody knows its sha256 or not.
+
+        Raises as `facts`.
+        """
+        if wheel.sha256:
+            return self.facts(wheel, wheel.sha256)
+        return self.peek(wheel) or self.facts(wheel, self.hash_whole(wheel, lambda _: None))
+
     def hash_whole(self, wheel: Candidate, on_bytes: Callable[[int], None]) -> str:
         """Hash a file that no index gives a sha256 for; a remote one is kept in the store."""
         if wheel.local:
             return hash_file(path_of(wheel.url), on_bytes)
         with self._store.unnamed(wheel.url) as scratch:
-            download(self._client, wheel.url, scratch, size=wheel.size, on_bytes=on_bytes)
-            return self._store.keep_unnamed(scratch)
+            # Another platform of the same run may have brought it while we waited.
+            if wheel.url not in self._hashed:
+                download(self._client, wheel.url, scratch, size=wheel.size, on_bytes=on_bytes)
+                self._hashed[wheel.url] = self._store.keep_unnamed(scratch)
+            return self._hashed[wheel.url]
 
-    def _read(self, wheel: Candidate, sha256: str, *, contents: bool) -> WheelFacts:
+    def _read(self, wheel: Candidate, sha256: str) -> WheelFacts:
         stored = self._store.path(sha256)
         if stored.is_file():
             return _facts_of(stored, wheel)
@@ -89,13 +116,6 @@ class WheelReader:
         if tail is not None:
             remote = _RemoteFile(self._client, wheel.url, *tail)
             return _facts(remote, remote.length, wheel)
-        if not contents and wheel.size is not None:
-            try:
-                response = get(self._client, wheel.url + ".metadata")
-            except NotOffered:
-                pass
-            else:
-                return WheelFacts(metadata=response.text, size=wheel.size, newest=0)
         with self._store.partial(sha256) as scratch:
             download(self._client, wheel.url, scratch, size=wheel.size)
             return _facts_of(self._store.keep(scratch, sha256, wheel.url), wheel)
@@ -155,28 +175,50 @@ def _facts_of(path: Path, wheel: Candidate) -> WheelFacts:
         return _facts(file, path.stat().st_size, wheel)
 
 
+def _load(row: dict[str, Any]) -> WheelFacts:
+    """Read what was kept; KeyError or TypeError for what an older nightlock wrote."""
+    libraries = row["libraries"]
+    return WheelFacts(
+        **{
+            **row,
+            "contents": tuple((path, mark) for path, mark in row["contents"]),
+            "libraries": None if libraries is None else tuple(libraries),
+        }
+    )
+
+
 def _facts(file: IO[bytes] | io.RawIOBase, size: int, wheel: Candidate) -> WheelFacts:
     try:
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
-            names = [
-                entry.filename
-                for entry in entries
-                if entry.filename.count("/") == 1 and entry.filename.endswith(".dist-info/METADATA")
-            ]
-            if len(names) != 1:
+            names = {entry.filename for entry in entries}
+            inside = sorted(
+                name
+                for name in names
+                if name.count("/") == 1 and name.endswith(".dist-info/METADATA")
+            )
+            if len(inside) != 1:
                 raise Refused(
-                    f"this is no wheel: it has {len(names)} METADATA files",
+                    f"this is no wheel: it has {len(inside)} METADATA files",
                     subject=wheel.url,
                     action="ask another mirror of that index with --index",
                 )
-            known = {entry.filename for entry in entries}
-            version = archive.read(VERSION_FILE).decode() if VERSION_FILE in known else ""
+
+            def text(name: str) -> str:
+                return archive.read(name).decode(errors="replace") if name in names else ""
+
+            metadata = text(inside[0])
+            points = text(f"{inside[0].partition('/')[0]}/entry_points.txt")
+            rows = [(entry.filename, entry.CRC, entry.file_size) for entry in entries]
+            version = text(VERSION_FILE)
             return WheelFacts(
-                metadata=archive.read(names[0]).decode(errors="replace"),
+                metadata=metadata,
                 size=size,
                 newest=max(seconds(entry.date_time) for entry in entries),
                 version_file=version,
+                contents=contents(rows, points),
+                cuda=cuda_in(wheel.name, text),
+                libraries=_libraries(archive) if version else None,
             )
     except (zipfile.BadZipFile, KeyError, EOFError) as error:
         raise Refused(
@@ -184,3 +226,26 @@ def _facts(file: IO[bytes] | io.RawIOBase, size: int, wheel: Candidate) -> Wheel
             subject=wheel.url,
             action="ask another mirror of that index with --index",
         ) from error
+
+
+def _libraries(archive: zipfile.ZipFile) -> tuple[str, ...] | None:
+    """Name what vLLM's small extensions need; its large ones would be a download of their own."""
+    needed: set[str] = set()
+    small = [
+        entry
+        for entry in archive.infolist()
+        if entry.filename.startswith("vllm/")
+        and entry.filename.endswith(".so")
+        and entry.file_size <= _SMALL_LIBRARY
+    ]
+    for entry in small:
+        try:
+            dynamic = ELFFile(io.BytesIO(archive.read(entry))).get_section_by_name(".dynamic")
+            if isinstance(dynamic, DynamicSection):
+                needed |= {
+                    str(getattr(tag, "needed", "")) for tag in dynamic.iter_tags("DT_NEEDED")
+                }
+        except ELFError:
+            # Not an object of this kind; whoever loads it will say so.
+            continue
+    return tuple(sorted(needed)) or None

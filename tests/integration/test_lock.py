@@ -119,7 +119,7 @@ def test_the_same_inputs_give_the_same_bytes(tiny: Tiny) -> None:
     tiny.cache = "cold"
     lock(tiny)
     assert first == tiny.lock_files()
-    assert "unchanged" == recipe.run(tiny.context, "tiny").result.change
+    assert "unchanged" == recipe.run(tiny.context, "tiny").result.of("tiny").change
 
 
 def test_a_hostile_configuration_changes_no_byte(
@@ -279,12 +279,12 @@ def test_what_need_not_change_does_not(tiny: Tiny, general: FakeIndex) -> None:
     tiny.spec("vllm==0.32.0", "torch", "h11", torch="pytorch-cpu")
     lock(tiny)
     general.add(make_wheel("click", "8.2.0"), make_wheel("h11", "0.2"))
-    assert "unchanged" == recipe.run(tiny.context, "tiny").result.change
+    assert "unchanged" == recipe.run(tiny.context, "tiny").result.of("tiny").change
     lock(tiny, upgrade_packages=("click",))
     assert ("click==8.2.0", "h11==0.1") == tuple(
         tiny.line(name).split(" ")[0] for name in ("click", "h11")
     )
-    result = recipe.run(tiny.context, "tiny", upgrade=True).result
+    result = recipe.run(tiny.context, "tiny", upgrade=True).result.of("tiny")
     assert [("h11", "0.1", "0.2")] == [(c.name, c.old, c.new) for c in result.changes]
 
 
@@ -413,7 +413,7 @@ def test_a_renamed_wheel_is_a_finding_and_nothing_is_written(
     """filename-metadata-version-differ."""
     general.wheels[CLICK.file] = make_wheel("click", "8.1.0", metadata_version="8.0.9").data
     outcome = recipe.run(tiny.context, "tiny")
-    assert (False, "refused") == (outcome.ok, outcome.result.change)
+    assert (False, "refused") == (outcome.ok, outcome.result.of("tiny").change)
     assert ["filename-metadata-version-differ"] == [row.key for row in outcome.findings]
     assert not tiny.lock.exists()
 

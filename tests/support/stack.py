@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from builder.core.companion import Policy
 from builder.core.distribution import Content, Distribution
 from builder.core.finding import Finding
+from builder.core.spec import Policy
 from builder.core.target import Target
 
 SM120 = Target(cuda="13.0", gpus=("sm_120",), python="3.13", glibc="2.41")

@@ -1,0 +1,182 @@
+"""The step of `lock` that chooses vLLM: one version, a wheel for every image and platform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from packaging.utils import canonicalize_name
+
+from builder.commands.lock_workshop import Bound, Workshop, read_offers
+from builder.core.finding import Finding
+from builder.core.indexes import Place
+from builder.core.lock import Lock
+from builder.core.nightly_set import Skip, Want
+from builder.core.releases import asked_of, newest_release
+from builder.core.simple import Candidate
+from builder.core.spec import ImageSpec
+from builder.core.wheel_target import wheel_target
+from builder.edge import nightly
+from builder.edge.history import Forge
+from builder.errors import SpecError
+
+VLLM_INDEX = "vllm"
+"""Name of vLLM's own index, where its nightlies are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The vLLM that all images of a group get."""
+
+    version: str
+    """Without the variant, which may differ between images."""
+    commit: str
+    """40 hex digits where the channel names it; else empty."""
+    wheels: Mapping[tuple[str, str], Bound]
+    """Image and platform → the one wheel."""
+    skipped: tuple[Skip, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def on_channel(spec: ImageSpec, channel: str) -> ImageSpec:
+    """Put an image on another channel than image.toml says; nightlies are bound to their index."""
+    sources = dict(spec.lock.sources)
+    chosen = channel or spec.lock.channel
+    if chosen == "nightly":
+        sources.setdefault(canonicalize_name(spec.lock.package), VLLM_INDEX)
+    table = spec.lock.model_copy(update={"channel": chosen, "sources": sources})
+    return spec.model_copy(update={"lock": table})
+
+
+def choose_vllm(
+    workshop: Workshop,
+    specs: Sequence[ImageSpec],
+    previous: Mapping[str, Lock | None],
+    *,
+    upgrade: bool,
+    commit: str,
+    forge: Forge,
+    now: datetime,
+) -> Chosen:
+    """Choose the newest vLLM of the channel that is complete for all images and platforms.
+
+    `previous` has the lock of each image; `upgrade` lets a file of the same version be replaced by
+    a better one. `now` has a time zone.
+
+    Raises Refused, NotOffered, NetworkError with what is missing; SpecError when the images do not
+    ask for the same vLLM.
+    """
+    first = _alike(specs)
+    wants = {
+        (spec.name, platform): Want(
+            variant=spec.lock.variant, platform=platform, target=wheel_target(spec, platform)
+        )
+        for spec in specs
+        for platform in spec.image.platforms
+    }
+    locks = [lock for name in sorted(previous) if (lock := previous[name]) is not None]
+    name = canonicalize_name(first.lock.package)
+    keep = frozenset(
+        pin.file
+        for lock in locks
+        for content in lock.platforms.values()
+        for pin in content.wheels
+        if pin.name == name and not upgrade
+    )
+    place = workshop.indexes.place(first.index_of(name))
+    if first.lock.channel == "nightly":
+        return _nightly(workshop, place, name, wants, locks, keep, commit, forge, now)
+    offers = read_offers(workshop, name, place) if place.name != "general" else None
+    rows = [*offers.own, *offers.links] if offers else workshop.indexes.offers(place, name)
+    found = newest_release(
+        rows,
+        list(wants.values()),
+        asked_of(first.lock.requirements, name),
+        place=str(place),
+        keep=keep,
+    )
+    return Chosen(
+        version=found.version,
+        commit="",
+        wheels={key: _bound(place, rows, found.wheels[want]) for key, want in wants.items()},
+        skipped=found.skipped,
+    )
+
+
+def _alike(specs: Sequence[ImageSpec]) -> ImageSpec:
+    first = specs[0]
+    for spec in specs[1:]:
+        for field, mine, its in (
+            ("lock.channel", first.lock.channel, spec.lock.channel),
+            ("lock.package", first.lock.package, spec.lock.package),
+            (
+                "lock.requirements",
+                asked_of(first.lock.requirements, first.lock.package),
+                asked_of(spec.lock.requirements, spec.lock.package),
+            ),
+        ):
+            if mine != its:
+                raise SpecError(
+                    f"{field}: {mine} in {first.name}, {its} in {spec.name}: images of one set get "
+                    "one vLLM",
+                    subject=f"images/{spec.name}/image.toml",
+                    action="give both the same, or lock them one by one",
+                )
+    return first
+
+
+def _bound(place: Place, rows: Sequence[Candidate], wheel: Candidate) -> Bound:
+    """Offer one file alone, with every place that has it."""
+    same = [row for row in rows if row.file == wheel.file]
+    return Bound(
+        index=place,
+        own=tuple(row for row in same if row.place == str(place)),
+        links=tuple(row for row in same if row.place != str(place)),
+    )
+
+
+def _nightly(
+    workshop: Workshop,
+    place: Place,
+    package: str,
+    wants: Mapping[tuple[str, str], Want],
+    locks: Sequence[Lock],
+    keep: frozenset[str],
+    commit: str,
+    forge: Forge,
+    now: datetime,
+) -> Chosen:
+    index = nightly.NightlyIndex(
+        client=workshop.indexes.client,
+        index=place.where,
+        package=package,
+        threads=workshop.threads,
+    )
+    known = next((lock.header.vllm.commit for lock in locks if lock.header.vllm.commit), "")
+    found = nightly.discover(
+        index,
+        list(dict.fromkeys(wants.values())),
+        forge=forge,
+        now=now,
+        before=nightly.Before(commit=known if len(known) == 40 else "", files=keep),
+        commit=commit,
+        reader=workshop.reader,
+    )
+    links = [
+        row
+        for where in workshop.indexes.find_links
+        for row in workshop.indexes.offers(where, package)
+    ]
+    wheels = {}
+    for key, want in wants.items():
+        mine = replace(found.wheels[want].candidate, place=str(place))
+        same = tuple(row for row in links if row.file == mine.file)
+        wheels[key] = Bound(index=place, own=(mine,), links=same)
+    return Chosen(
+        version=str(found.public),
+        commit=found.commit,
+        wheels=wheels,
+        skipped=found.skipped,
+        findings=found.findings,
+    )
