@@ -84,12 +84,11 @@ def run(
     )
     images = [image for group in found for image in group.images]
     specs = {name: projects.read_spec(context.project, name) for name in images}
-    if check:
-        return check_locks(
-            [(spec, projects.lock_folder(context.project, name)) for name, spec in specs.items()]
-        )
-    imported = lock_import.read(import_from) if import_from is not None else None
     settings = with_indexes(context.settings, indexes)
+    if check:
+        folders = {name: projects.lock_folder(context.project, name) for name in images}
+        return check_locks(context, settings, [(specs[name], folders[name]) for name in images])
+    imported = lock_import.read(import_from) if import_from is not None else None
     config = read_user_config(os.environ)
     findings = _ignored(config)
     result = LockResult(locks=[])
