@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -161,11 +162,8 @@ def _decide(
 
 def _build(context: Context, engine: Engine, job: _Job, folder: Path) -> None:
     """Write the folder, build and push it, remember the digest; the folder goes in any case."""
-    data = None if job.builder else buildx.data_folder(engine)
-    if data is not None:
-        needed = build_bytes(job.plan.lock, job.plan.platform, job.base.size)
-        files.require_free(data, needed, f"building {job.plan.spec.name}")
     links = large_files(context, job.plan, job.base)
+    _require_room(engine, job, links)
     output = context.output
 
     def on_step(step: Step) -> None:
@@ -183,6 +181,20 @@ def _build(context: Context, engine: Engine, job: _Job, folder: Path) -> None:
         files.remove(folder)
     record = BuildRecord(build_id=job.build_id, digest=digest, reference=str(job.target))
     builds.write(context.places.state / "builds", record)
+
+
+def _require_room(engine: Engine, job: _Job, links: Mapping[str, Path]) -> None:
+    """Look before gigabytes are copied; of an engine or a builder elsewhere nothing is known."""
+    data = None if job.builder else buildx.data_folder(engine)
+    if data is None:
+        return
+    wheels = [path for name, path in links.items() if name.endswith(".whl")]
+    needed = build_bytes(
+        wheels=sum(path.stat().st_size for path in wheels),
+        installed=build_context.installed_bytes(wheels),
+        base=job.base.size,
+    )
+    files.require_free(data, needed, f"building {job.plan.spec.name}")
 
 
 def _check(context: Context, job: _Job, manifest: Manifest, config: ImageConfig) -> None:

@@ -131,6 +131,8 @@ def _toolchain(held: tuple[str, ...], target: Target) -> list[str]:
     exact = [row for row in held if "==" in row]
     wide = [row for row in held if "==" not in row]
     return [
-        f"the CUDA toolchain is held to the image's {target.cuda}, which no package asks for: "
-        + f"{', '.join(wide)}, {exact[0]} and {len(exact) - 1} nvidia-* parts alike"
+        (
+            f"the CUDA toolchain is held to the image's {target.cuda}, which no package asks for: "
+            f"{', '.join(wide)}, {exact[0]} and {len(exact) - 1} nvidia-* parts alike"
+        )
     ]

@@ -1,4 +1,4 @@
-"""`nightlock lock --check`, second half: is what a lock names still where it came from."""
+"""The second half of `nightlock lock --check`: is what a lock names still where it came from?
 
 Pages are read and files asked for by HEAD; nothing is downloaded.
 """

@@ -15,11 +15,11 @@ from builder.core.lock import Lock
 from builder.core.nightly_set import Skip, Want
 from builder.core.releases import asked_of, newest_release
 from builder.core.simple import Candidate
-from builder.core.spec import ImageSpec
+from builder.core.spec import GENERAL, ImageSpec
 from builder.core.wheel_target import wheel_target
 from builder.edge import nightly
 from builder.edge.history import Forge
-from builder.errors import SpecError
+from builder.errors import NetworkError, NotOffered, SpecError
 
 VLLM_INDEX = "vllm"
 """Name of vLLM's own index, where its nightlies are."""
@@ -87,8 +87,7 @@ def choose_vllm(
     place = workshop.indexes.place(first.index_of(name))
     if first.lock.channel == "nightly":
         return _nightly(workshop, place, name, wants, locks, keep, commit, forge, now)
-    offers = read_offers(workshop, name, place) if place.name != "general" else None
-    rows = [*offers.own, *offers.links] if offers else workshop.indexes.offers(place, name)
+    rows = _listed(workshop, place, name)
     found = newest_release(
         rows,
         list(wants.values()),
@@ -102,6 +101,24 @@ def choose_vllm(
         wheels={key: _bound(place, rows, found.wheels[want]) for key, want in wants.items()},
         skipped=found.skipped,
     )
+
+
+def _listed(workshop: Workshop, place: Place, package: str) -> list[Candidate]:
+    """List what the channel's index has; find-links count only for a package that is bound."""
+    if place.name != GENERAL:
+        offers = read_offers(workshop, package, place)
+        return [*offers.own, *offers.links]
+    try:
+        return workshop.indexes.offers(place, package)
+    except NotOffered:
+        raise
+    except NetworkError as error:
+        raise NetworkError(
+            f"the index {place} cannot be reached: {error.what}",
+            subject=error.subject,
+            action="check the network and the proxy variables, or name a mirror: "
+            f"--index {place.name}=URL-or-folder, or PIP_INDEX_URL",
+        ) from error
 
 
 def _alike(specs: Sequence[ImageSpec]) -> ImageSpec:

@@ -15,10 +15,8 @@ MAX_AGE = timedelta(days=4)
 """Age from which a channel is said to stand still."""
 
 
-def dated(page: Page | None, history: History) -> datetime | None:
+def dated(page: Page, history: History) -> datetime | None:
     """When a page was made, else when its commit was."""
-    if page is None:
-        return None
     return page.generated or history.date(page.commit)
 
 
@@ -28,14 +26,11 @@ def stalled(
     history: History,
     now: datetime,
     max_age: timedelta = MAX_AGE,
-) -> list[str]:
-    """Name the wanted variants whose page is older than that."""
-    found = []
-    for variant in variants:
-        when = dated(pages.get(folder(ROLLING, variant)), history)
-        if when is not None and now - when > max_age:
-            found.append(variant)
-    return found
+) -> list[tuple[Page, datetime]]:
+    """Find the pages of wanted variants that are older than that, with their dates."""
+    listed = (pages.get(folder(ROLLING, variant)) for variant in variants)
+    known = ((page, dated(page, history)) for page in listed if page is not None)
+    return [(page, when) for page, when in known if when is not None and now - when > max_age]
 
 
 def siblings(pages: Mapping[str, Page | None], package: str) -> list[str]:
@@ -57,12 +52,7 @@ def stall_findings(
 ) -> list[Finding]:
     """Report each wanted variant that stands still: its age, its lag, and who is newer."""
     findings = []
-    for variant in stalled(variants, pages, history, now, max_age):
-        path = folder(ROLLING, variant)
-        page = pages[path]
-        when = dated(page, history)
-        if page is None or when is None:
-            continue
+    for page, when in stalled(variants, pages, history, now, max_age):
         newer = [
             _sibling(other, moment, pages)
             for other in pages.values()
@@ -71,10 +61,12 @@ def stall_findings(
             and (moment := dated(other, history)) is not None
             and moment - when > timedelta(days=1)
         ]
-        text = f"channel stalled {(now - when).days} d: {path} shows commit {page.commit or '?'} "
+        text = (
+            f"channel stalled {(now - when).days} d: {page.path} shows commit {page.commit or '?'} "
+        )
         text += f"of {when:%Y-%m-%d}{_lag(page.commit, history)}"
         text += f"; newer: {'; '.join(sorted(newer))}" if newer else ""
-        findings.append(finding("channel-stalled", subject=path, evidence=text))
+        findings.append(finding("channel-stalled", subject=page.path, evidence=text))
     return findings
 
 
@@ -93,8 +85,8 @@ def left_over(
         reason = f"shows commit {page.commit}, {root.path} itself {root.commit}"
         first, last = dated(page, history), dated(root, history)
         if first is not None and last is not None:
-            days = (last - first).days
-            reason += f"; it is {days} d older" if first < last else f"; it is {-days} d newer"
+            age = "older" if first < last else "newer"
+            reason += f"; it is {abs(last - first).days} d {age}"
         skips.append(
             Skip(
                 subject=page.path,

@@ -144,20 +144,14 @@ def known_commits(query: Query, pages: Pages) -> set[str]:
     return {sha for sha in found if is_commit(sha)}
 
 
-def gone(commit: str, files: Iterable[str], pages: Pages) -> list[Finding]:
-    """Name the locked files that their commit's own pages do not list any more (C08)."""
-    listed = {
-        wheel.file
-        for page in pages.values()
-        if page is not None
-        for wheel in page.wheels
-        if wheel.commit == commit
-    }
+def gone(query: Query, pages: Pages, files: Iterable[str]) -> list[Finding]:
+    """Name the locked files that the pages of their commit do not list any more (C08)."""
+    listed = {one.file for one in _wheels(query, pages) if one.commit == query.commit}
     return [
         finding(
             "rolling-index-version-gone",
             subject=file,
-            evidence=f"no page of commit {commit} lists it any more",
+            evidence=f"no page of commit {query.commit} lists it any more",
         )
         for file in sorted(set(files) - listed)
     ]

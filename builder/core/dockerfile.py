@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import jinja2
 
 from builder.core.buildid import Invocation
+from builder.core.companions import required
+from builder.core.distribution import of_pin
 from builder.core.labels import image_labels
 from builder.core.lock import Lock, WheelPin, canonical_json
 from builder.core.spec import ImageSpec
+from builder.core.target import target_of
 from builder.errors import LockFileError, SpecError
 
 VENV = "/opt/venv"
@@ -24,6 +27,14 @@ class Group:
 
     name: str
     wheels: tuple[WheelPin, ...]
+    lost: tuple[tuple[str, str], ...] = ()
+    """Package and path: files of its wheels that another package wins, in this group or not."""
+
+    @property
+    def losers(self) -> tuple[WheelPin, ...]:
+        """Wheels that are installed first, because they give paths up."""
+        names = {package for package, _ in self.lost}
+        return tuple(pin for pin in self.wheels if pin.name in names)
 
     @property
     def size(self) -> int:
@@ -41,15 +52,41 @@ class Group:
             f"{self.wheels[0].name} … {self.wheels[-1].name}"
         )
 
-    def requirements(self) -> bytes:
-        """Its lines of the lock, which pip and uv take as they are."""
-        return "".join(pin.line() + "\n" for pin in self.wheels).encode()
+    def files(self) -> dict[str, bytes]:
+        """Its lines of the lock, which pip and uv take as they are; losers apart, with a list."""
+        losers = self.losers
+        rest = [pin for pin in self.wheels if pin not in losers]
+        found = {"requirements.txt": _lines(rest)}
+        if losers:
+            lost = "".join(f"{package} {path}\n" for package, path in self.lost)
+            found |= {"losers.txt": _lines(losers), "lost.txt": lost.encode()}
+        return found
+
+    @property
+    def all_lose(self) -> bool:
+        """Whether nothing is left to install after the losers."""
+        return len(self.losers) == len(self.wheels)
+
+
+def _lines(pins: Iterable[WheelPin]) -> bytes:
+    return "".join(pin.line() + "\n" for pin in pins).encode()
 
 
 def groups_of(lock: Lock, platform: str) -> list[Group]:
     """Name the groups of the layer plan."""
+    wins = lock.platforms[platform].wins
+    lost = sorted(
+        (loser, path)
+        for losers in wins.values()
+        for loser, paths in losers.items()
+        for path in paths
+    )
     return [
-        Group(name=f"group-{number:02}", wheels=tuple(pins))
+        Group(
+            name=f"group-{number:02}",
+            wheels=tuple(pins),
+            lost=tuple(row for row in lost if row[0] in {pin.name for pin in pins}),
+        )
         for number, pins in enumerate(lock.groups(platform), start=1)
     ]
 
@@ -87,14 +124,22 @@ def environment(spec: ImageSpec, lock: Lock) -> dict[str, str]:
         "TORCHINDUCTOR_CACHE_DIR": f"{own}/torchinductor",
         "TRITON_CACHE_DIR": f"{own}/triton",
         "NUMBA_CACHE_DIR": f"{own}/numba",
-        # vLLM is three processes that import the same modules: the first compiles for the others.
-        # A boot of the `cpu` image takes 67 s of CPU instead of 102 s, the next one 35 s.
-        "PYTHONPYCACHEPREFIX": f"{own}/python",
     }
     if spec.image.cuda:
         variables["FLASHINFER_WORKSPACE_BASE"] = own
         variables["CUDA_CACHE_PATH"] = f"{own}/cuda"
-    return variables | spec.run.environment
+    return variables | _beside(spec, lock) | spec.run.environment
+
+
+def _beside(spec: ImageSpec, lock: Lock) -> dict[str, str]:
+    """Return what must be set because a companion is left out by policy."""
+    platform, content = next(iter(sorted(lock.platforms.items())))
+    pin = content.wheel(spec.lock.package)
+    row = content.meta.get(pin.name) if pin is not None else None
+    if pin is None or not isinstance(row, Mapping):
+        return {}
+    target = target_of(spec, platform)
+    return dict(required(of_pin(pin, row), target, spec.lock.policies).environment)
 
 
 def image_json(spec: ImageSpec, lock: Lock, platform: str) -> bytes:
@@ -186,8 +231,9 @@ def small_files(
         **{f"runtime/{name}": data for name, data in programs.items()},
         **{f"lock/{name}": data for name, data in lock.files().items()},
         **{
-            f"wheels/{group.name}/requirements.txt": group.requirements()
+            f"wheels/{group.name}/{name}": data
             for group in groups_of(lock, platform)
+            for name, data in group.files().items()
         },
     }
 

@@ -197,7 +197,17 @@ class PlatformLock:
     wheels: tuple[WheelPin, ...]
     debs: tuple[DebPin, ...]
     meta: Mapping[str, object]
-    """Package → `requires_dist`, `requires_python`, `licence`, `hash_from`."""
+    """Package → `requires_dist`, `requires_python`, `licence`, `hash_from`, `wins`."""
+
+    @property
+    def wins(self) -> dict[str, dict[str, tuple[str, ...]]]:
+        """Winner → loser → paths that several wheels ship and the winner's file fills."""
+        rows = {name: row for name, row in self.meta.items() if isinstance(row, Mapping)}
+        return {
+            name: {loser: tuple(paths) for loser, paths in row["wins"].items()}
+            for name, row in rows.items()
+            if "wins" in row
+        }
 
     def wheel(self, name: str) -> WheelPin | None:
         """Find a package by any spelling of its name."""

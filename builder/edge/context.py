@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 
@@ -41,3 +42,12 @@ def write_context(folder: Path, texts: Mapping[str, bytes], links: Mapping[str, 
     for path in folder.rglob("*"):
         if path.is_dir():
             path.chmod(0o755)
+
+
+def installed_bytes(wheels: Iterable[Path]) -> int:
+    """Bytes that wheels hold unpacked, read from their directories."""
+    total = 0
+    for path in wheels:
+        with zipfile.ZipFile(path) as wheel:
+            total += sum(entry.file_size for entry in wheel.infolist())
+    return total

@@ -202,7 +202,7 @@ def still_there(
     query = Query(rules=rules, place=index.place, now=now, commit=commit)
     flat = index.flat()
     pages: Pages = {} if flat is None else {flat.path: flat}
-    return gone(commit, files, index.read_all(query, pages))
+    return gone(query, index.read_all(query, pages), files)
 
 
 def _opening(index: NightlyIndex, query: Query, pages: Pages, forge: Forge) -> tuple[Query, Pages]:

@@ -242,9 +242,8 @@ def _libraries(archive: zipfile.ZipFile) -> tuple[str, ...] | None:
         try:
             dynamic = ELFFile(io.BytesIO(archive.read(entry))).get_section_by_name(".dynamic")
             if isinstance(dynamic, DynamicSection):
-                needed |= {
-                    str(getattr(tag, "needed", "")) for tag in dynamic.iter_tags("DT_NEEDED")
-                }
+                tags = dynamic.iter_tags("DT_NEEDED")
+                needed |= {str(getattr(tag, "needed", "")) for tag in tags}
         except ELFError:
             # Not an object of this kind; whoever loads it will say so.
             continue

@@ -1,17 +1,21 @@
 """Run while building: make a stage's tree a function of what was installed into it.
 
-    tree.py ROOT PYTHON
+    tree.py ROOT PYTHON [LIBRARY]
 
+Byte code is written beside the modules of the environment, or for the interpreter's own LIBRARY.
 Times, modes and the installer's lock file are the only things that differ between two builds of
 one wheel group; scripts that would start another interpreter than PYTHON fail the build.
 """
 
 from __future__ import annotations
 
+import compileall
 import os
+import py_compile
 import re
 import stat
 import sys
+import warnings
 from pathlib import Path
 
 TIME = 315532800
@@ -52,11 +56,47 @@ def foreign_scripts(folder: Path, python: str) -> list[str]:
     return wrong
 
 
-def main(root: str, python: str) -> int:
-    """Settle the tree; 1 when a script is foreign."""
+def compile_modules(root: str, folder: str) -> None:
+    """Write byte code for the modules of `folder` (a path in the image) below `root`.
+
+    Checked hashes, not times: all times are equal, and an edited module still takes effect
+    (PEP 552). One process in sorted order, so that the bytes are the same each time. Modules that
+    do not compile are templates and other Pythons' code; their importer would say so.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compileall.compile_dir(
+            root + folder,
+            stripdir=root,
+            prependdir="/",
+            quiet=2,
+            force=True,
+            workers=1,
+            invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH,
+        )
+
+
+def keep_byte_code(folder: Path) -> None:
+    """Remove everything but byte code: the modules themselves lie in a layer below."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir() and not path.is_symlink():
+            if not any(path.iterdir()):
+                path.rmdir()
+        elif path.suffix != ".pyc":
+            path.unlink()
+
+
+def main(root: str, python: str, library: str = "") -> int:
+    """Compile and settle the tree; 1 when a script is foreign."""
+    if library:
+        compile_modules(root, library)
+        keep_byte_code(Path(root + library))
+        print(f"{settle(Path(root))} files and folders of byte code")
+        return 0
     environment = Path(root + python).parent.parent
     # uv's own lock on the target, empty; nothing lists it.
     (environment / ".lock").unlink(missing_ok=True)
+    compile_modules(root, str(Path(python).parent.parent / "lib"))
     wrong = foreign_scripts(environment / "bin", python)
     for line in wrong:
         print(f"not run by {python}: {line}", file=sys.stderr)

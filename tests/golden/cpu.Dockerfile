@@ -35,7 +35,8 @@ ENV UV_NO_INSTALLER_METADATA=1 \
 # ---- wheels: one stage and one layer per group of the lock's layer plan -------------------------
 # No stage knows another, so a changed wheel rebuilds its own layer only. Wheels are bind-mounted
 # and never enter a layer; every one is checked against the hash in its requirements file.
-# No byte code is written: it would double the number of files.
+# tree.py compiles the modules, checked by the hash of their source: a boot of vLLM is three
+# processes that import the same 7,000 modules, and none of them could keep what it compiled.
 
 # torch 2.13.0+cpu, 191.8 MB
 FROM tools AS group-01
@@ -61,6 +62,14 @@ RUN --network=none --mount=type=bind,source=wheels/group-03,target=/wheels \
         --find-links /wheels --requirement /wheels/requirements.txt \
  && python3 -I /tree.py /out /opt/venv/bin/python
 
+# ---- library: byte code of the interpreter's own modules ----------------------------------------
+# Debian compiles them when a package is installed; the base leaves that out, since the result
+# depends on the machine it is made on.
+FROM tools AS library
+RUN --network=none --mount=type=bind,source=runtime/tree.py,target=/tree.py \
+    mkdir -p /out/usr/lib && cp -a /usr/lib/python3.11 /out/usr/lib/ \
+ && python3 -I /tree.py /out /opt/venv/bin/python /usr/lib/python3.11
+
 # ---- metadata: our own files, in the one layer that changes with every lock ---------------------
 FROM tools AS metadata
 COPY lock/ /out/opt/nightlock/lock/
@@ -79,6 +88,7 @@ RUN --network=none --mount=type=bind,source=runtime,target=/runtime \
 FROM base AS image
 # --link makes each layer independent of those below it; each /out holds every parent folder, all
 # with one fixed time, so that a layer is a function of its wheels alone.
+COPY --link --from=library /out/ /
 COPY --link --from=group-01 /out/ /
 COPY --link --from=group-02 /out/ /
 COPY --link --from=group-03 /out/ /
@@ -97,7 +107,6 @@ ENV PATH="/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
     TORCHINDUCTOR_CACHE_DIR="/cache/32d50b11cc30/torchinductor" \
     TRITON_CACHE_DIR="/cache/32d50b11cc30/triton" \
     NUMBA_CACHE_DIR="/cache/32d50b11cc30/numba" \
-    PYTHONPYCACHEPREFIX="/cache/32d50b11cc30/python" \
     VLLM_NO_USAGE_STATS="1"
 
 LABEL org.nightlock.base="bookworm" \

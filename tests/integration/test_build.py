@@ -23,10 +23,10 @@ from builder.commands.context import Context
 from builder.core.buildid import Invocation
 from builder.core.labels import BUILD_ID
 from builder.core.reference import ImageRef
-from builder.edge import buildx, process
+from builder.edge import buildx, files, process
 from builder.edge.engine import Engine
 from builder.edge.registry import Registry
-from builder.errors import BuildFailed, Refused, RegistryError
+from builder.errors import BuildFailed, DiskFull, Refused, RegistryError
 from tests.support.mini_image import AMD64, GROUPS, mini_project
 
 pytestmark = [pytest.mark.docker, pytest.mark.network]
@@ -324,8 +324,25 @@ def test_wrong_bytes_fail_the_build_and_push_nothing(
 def test_a_silent_registry_is_the_outside(mini: Mini, folder: Path) -> None:
     """Trying again may help, so it is not a build error."""
     nowhere = replace(mini.invocation("x"), name="localhost:1/nightlock-test/mini:x")
-    with pytest.raises(RegistryError, match="connection refused"):
-        buildx.build(mini.engine, nowhere, folder, lambda _: None)
+    try:
+        with pytest.raises(RegistryError, match="connection refused"):
+            buildx.build(mini.engine, nowhere, folder, lambda _: None)
+    finally:
+        # The engine has it all the same: only the push failed.
+        mini.docker("image", "rm", "--force", nowhere.name)
+
+
+def test_too_little_room_is_said_before_anything_is_copied(
+    mini: Mini, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is needed follows from the files the lock names; the message has both numbers."""
+    monkeypatch.setattr(files, "free_bytes", lambda _: 1_000_000_000)
+    steps: list[object] = []
+    monkeypatch.setattr(buildx, "build", lambda *words: steps.append(words))
+    repository = f"{mini.repository.name}/roomless"
+    with pytest.raises(DiskFull, match=r"building mini needs 2\.\d GB, 1\.0 GB are free"):
+        build.run(mini.context, "mini", push=repository)
+    assert [] == steps
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -100,7 +100,7 @@ def test_a_server_that_answers_passes(engine: Engine, tiny: str, tmp_path: Path)
     assert phases == list(result.phases)
     files = evidence(result)
     assert {"report.json", "receipt.json", "junit.xml", "server.log"} == set(files)
-    assert "model folder holds ['chat_template.jinja'" in files["server.log"]
+    assert "'config.json'" in files["server.log"]
     assert "Shutting down" in files["server.log"]
     receipt = Receipt.parse(files["receipt.json"].encode())
     assert receipt is not None

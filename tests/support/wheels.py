@@ -35,7 +35,7 @@ def make_wheel(
     licence: str = "MIT",
     metadata_name: str = "",
     metadata_version: str = "",
-    contents: Mapping[str, str] | None = None,
+    contents: Mapping[str, str | bytes] | None = None,
     padding: int = 0,
     moment: tuple[int, int, int, int, int, int] = (2026, 10, 20, 8, 40, 32),
 ) -> Wheel:
@@ -52,7 +52,7 @@ def make_wheel(
     tags = [f"Tag: {part}" for part in tag.split(".")[:1]]
     files = {
         f"{name.replace('-', '_')}/__init__.py": f"__version__ = {version!r}\n".encode(),
-        **{path: text.encode() for path, text in (contents or {}).items()},
+        **{path: _bytes(data) for path, data in (contents or {}).items()},
         **({f"{name.replace('-', '_')}/padding.bin": _noise(padding)} if padding else {}),
         f"{folder}/METADATA": ("\n".join(lines) + "\n").encode(),
         f"{folder}/WHEEL": "\n".join(
@@ -74,6 +74,10 @@ def make_vllm(version: str, *, commit: str = "ea5f903f8", requires: Sequence[str
     contents = {"vllm/_version.py": VLLM_VERSION.format(commit=commit)}
     tag = "cp38-abi3-manylinux_2_28_x86_64"
     return make_wheel("vllm", version, requires=requires, tag=tag, contents=contents)
+
+
+def _bytes(data: str | bytes) -> bytes:
+    return data.encode() if isinstance(data, str) else data
 
 
 def _record_hash(data: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -55,7 +56,7 @@ def test_a_left_over_folder_is_named_with_its_age() -> None:
     found, _ = search(left_behind(), "cu129")
     lacks = (
         "ea5f903f8 has no wheel of cu129 for linux/amd64, cu129 for linux/arm64; it has the "
-        "folders cpu, cu129, cu130, vllm"
+        "folders cpu, cu130, vllm"
     )
     old = f"nightly/cu129/ shows commit {OLD}, nightly/ itself {NEW}; it is 22 d older"
     assert [lacks, old] == [str(skip) for skip in found.skipped]
@@ -124,3 +125,38 @@ def test_now_is_an_argument() -> None:
     for days, keys in ((0, []), (5, ["channel-stalled"])):
         found = Survey(made, everywhere(), now=NOW + timedelta(days=days)).find()
         assert keys == [row.key for row in found.findings]
+
+
+def test_a_mirror_without_the_root_page() -> None:
+    """The variant's own page has a date; nobody can be named who is newer."""
+    made = left_behind()
+    del made.objects["nightly/index.html"]
+    found, _ = search(made, "cu129")
+    assert [f"channel stalled 22 d: nightly/cu129/ shows commit {OLD} of 2026-11-08"] == [
+        row.evidence for row in found.findings
+    ]
+
+
+def test_a_left_over_folder_without_a_date() -> None:
+    """Its age is unknown, so that it is left over is the warning."""
+    made = left_behind()
+    key = "nightly/cu129/index.html"
+    made.objects[key] = re.sub(rb"Generated on .* \((commit \w+)\)", rb"\1", made.objects[key])
+    found, _ = search(made, "cu129")
+    old = found.findings[-1]
+    assert ("channel-stalled", "warning") == (old.key, old.severity)
+    assert f"nightly/cu129/ shows commit {OLD}, nightly/ itself {NEW}" == old.evidence
+
+
+def test_a_folder_may_be_ahead() -> None:
+    """A late job wrote the root page of an older commit."""
+    made = left_behind()
+    made.publish(NEW, *both(f"{V344}.cu129"))
+    made.write_pages("nightly", OLD, NIGHT - timedelta(days=2), "cu130")
+    made.write_pages("nightly/cu129", NEW, NIGHT, "cu130")
+    key = "nightly/cu129/index.html"
+    made.objects[key] = made.objects[f"{NEW}/cu129/index.html"]
+    found, _ = search(made, "cu129")
+    assert f"nightly/cu129/ shows commit {NEW}, nightly/ itself {OLD}; it is 2 d newer" in {
+        str(skip) for skip in found.skipped
+    }

@@ -6,7 +6,6 @@ import pytest
 
 from builder.core.bypass import check_settings
 from builder.core.companion import (
-    Policy,
     architectures,
     jit_cache_label,
     programs_of,
@@ -14,6 +13,7 @@ from builder.core.companion import (
 )
 from builder.core.companions import Companions, check, required
 from builder.core.distribution import Distribution
+from builder.core.spec import Policy
 from builder.core.target import Target, best_architecture
 from tests.support.stack import CPU, NONE, SM120, SM121, dist, dists, keys, real_stack
 

@@ -40,6 +40,21 @@ def test_the_newest_whole_night_takes_four_pages() -> None:
         found.wheel("linux/arm64", "cu130").file
     )
     assert ((), ()) == (found.skipped, found.findings)
+    with pytest.raises(KeyError):
+        found.wheel("linux/arm64", "cpu")
+
+
+def test_many_unpublished_commits_are_asked_for_in_batches() -> None:
+    """Eight pages at once, the newest first, and no further than twenty commits back."""
+    made = Bucket()
+    made.publish(OLD, nightly(V313, arch="aarch64"))
+    later = [sha(f"{number:07x}") for number in range(30, 0, -1)]
+    survey = Survey(made, everywhere(), history=history(*later, OLD))
+    with pytest.raises(Refused):
+        survey.find()
+    probed = [path for path in survey.asked if path.removesuffix("/") in later]
+    assert [f"{one}/" for one in later[10:]] == probed
+    assert 8 == max(map(len, survey.rounds))
 
 
 def test_nightly_missing_for_platform() -> None:
@@ -231,7 +246,9 @@ def test_rolling_index_version_gone() -> None:
     files = [wheel.file for wheel in both(V313)]
     survey = Survey(made, everywhere(), commit=OLD)
     survey.find()
-    assert [] == gone(OLD, files, survey.pages)
-    (finding,) = gone(OLD, [*files, "vllm-0.33.0-2-cp38-abi3-linux_x86_64.whl"], survey.pages)
+    assert [] == gone(survey.query, survey.pages, files)
+    (finding,) = gone(
+        survey.query, survey.pages, [*files, "vllm-0.33.0-2-cp38-abi3-linux_x86_64.whl"]
+    )
     assert "rolling-index-version-gone" == finding.key
     assert f"no page of commit {OLD} lists it any more" == finding.evidence

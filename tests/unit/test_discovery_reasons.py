@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from builder.core.nightly_set import check_wheel
+from builder.core.discovery import conclude
+from builder.core.nightly_set import Skip, check_wheel
 from builder.core.wheel import WheelFacts
 from builder.errors import Refused
-from tests.support.discovering import everywhere, find, want
+from tests.support.discovering import Survey, everywhere, find, want
 from tests.support.nightly_index import Bucket, both, nightly, sha
+from tests.support.wheels import Wheel
 
 COMMIT = sha("ea5f903f8")
 GOOD = "0.33.1rc1.dev344+gea5f903f8"
@@ -104,6 +108,40 @@ def test_manylinux_floor() -> None:
     assert {"nightly-missing-for-platform", "manylinux-floor"} == {
         row.key for row in no.value.findings
     }
+
+
+def test_wheel_not_for_target() -> None:
+    """Built for an older interpreter alone."""
+    made = Bucket()
+    file = nightly(GOOD).file.replace("cp38-abi3", "cp312-cp312")
+    made.publish(COMMIT, Wheel(file, b""))
+    with pytest.raises(Refused, match=r"does not fit Python 3\.13, glibc 2\.41, x86_64") as no:
+        find(made, want())
+    assert "wheel-not-for-target" in {row.key for row in no.value.findings}
+
+
+def test_a_wheel_that_was_withdrawn() -> None:
+    """A mirror may say so (PEP 592)."""
+    made = Bucket()
+    made.publish(COMMIT, nightly(GOOD))
+    for key in ("nightly/vllm/index.html", f"{COMMIT}/vllm/index.html"):
+        made.objects[key] = made.objects[key].replace(b"<a href", b'<a data-yanked="" href')
+    with pytest.raises(Refused, match="was withdrawn by its publisher"):
+        find(made, want())
+
+
+def test_a_wheel_that_was_found_out_is_not_chosen_again() -> None:
+    """What reading it showed stands; the plain build beside a bad one is taken."""
+    again, plain = nightly(GOOD, build="2"), nightly(GOOD)
+    made = Bucket()
+    made.publish(COMMIT, again, plain)
+    survey = Survey(made, (want("cu130"),))
+    assert again.file == survey.find().wheel("linux/amd64", "cu130").file
+    skip = Skip(subject=again.file, key="commit-identity", reason="is another's")
+    rules = replace(survey.query.rules, rejected={again.file: skip})
+    found = conclude(replace(survey.query, rules=rules), survey.pages)
+    assert plain.file == found.wheel("linux/amd64", "cu130").file
+    assert (skip,) == found.skipped
 
 
 def test_arm64_missing() -> None:

@@ -98,6 +98,7 @@ def test_without_base_it_needs_no_store(tmp_path: Path) -> None:
         "runtime/entrypoint.py",
         "runtime/healthcheck.py",
         "runtime/image.json",
+        "runtime/owner.py",
         "runtime/tree.py",
         "wheels/group-01/requirements.txt",
     } <= set(first.files)

@@ -117,8 +117,8 @@ def test_a_placeholder_depends_on_the_file_alone() -> None:
         (
             (
                 "error: No solution found when resolving dependencies\n"
-                "  cause: Because all versions of x have no usable wheels and nightlock-image depends "
-                "on x, we can conclude that your requirements are unsatisfiable.\n\n"
+                "  cause: Because all versions of x have no usable wheels and nightlock-image "
+                "depends on x, we can conclude that your requirements are unsatisfiable.\n\n"
                 "hint: Wheels are required for `x` because building from source is disabled"
             ),
             (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import stat
 from pathlib import Path
+from types import CodeType
 
 import pytest
 
@@ -62,3 +64,42 @@ def test_scripts_of_another_interpreter_fail_the_build(
     assert int(foreign) == tree.main(str(tmp_path), PYTHON)
     assert foreign == ("script: " in capsys.readouterr().err)
     assert not (folder.parent / ".lock").exists()
+
+
+def compiled(path: Path) -> tuple[int, str]:
+    """Read the flags of a .pyc (PEP 552) and the file name its tracebacks will show."""
+    data = path.read_bytes()
+    code = marshal.loads(data[16:])  # noqa: S302 - written by this test
+    assert isinstance(code, CodeType)
+    return int.from_bytes(data[4:8], "little"), code.co_filename
+
+
+def test_byte_code_is_checked_by_hash_and_names_the_path_in_the_image(tmp_path: Path) -> None:
+    """Neither times nor the build folder show, so that a layer is a function of its wheels."""
+    found = []
+    for name in ("one", "another/place"):
+        root = tmp_path / name
+        site = root / "opt/venv/lib/python3/site-packages"
+        site.mkdir(parents=True)
+        (site / "module.py").write_text(
+            "NAMES = frozenset({'a', 'b', 'c'})\n\ndef f(): return NAMES\n"
+        )
+        (site / "template.py").write_text("def {{ name }}")
+        tree.compile_modules(str(root), "/opt/venv/lib")
+        [path] = (site / "__pycache__").iterdir()
+        found.append(path.read_bytes())
+        assert (0b11, "/opt/venv/lib/python3/site-packages/module.py") == compiled(path)
+    assert found[0] == found[1]
+
+
+def test_the_library_layer_holds_byte_code_alone(tmp_path: Path) -> None:
+    """The modules themselves lie in the base."""
+    folder = tmp_path / "usr/lib/python3"
+    (folder / "empty").mkdir(parents=True)
+    (folder / "package").mkdir()
+    (folder / "package/module.py").write_text("X = 1\n")
+    (folder / "data.txt").write_text("data")
+    assert 0 == tree.main(str(tmp_path), PYTHON, "/usr/lib/python3")
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [".pyc"] == [path.suffix for path in files]
+    assert not (folder / "empty").exists()

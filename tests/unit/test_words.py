@@ -23,7 +23,7 @@ HOSTS = re.compile(
         )
     )
 )
-MACHINE_PATHS = re.compile("/work/|/root/\\.pyenv|/tmp/lab")
+MACHINE_PATHS = re.compile("|".join(("/" + "work/", "/" + "root/.pyenv", "/" + "tmp/lab")))
 
 
 def tracked(root: Path) -> list[Path]:

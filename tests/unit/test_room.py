@@ -1,0 +1,23 @@
+"""How much a build takes, before it is begun."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+from builder.core.room import build_bytes
+from builder.edge.context import installed_bytes
+
+
+def test_the_cpu_image_needs_what_was_measured() -> None:
+    """Wheels of 0.92 GB holding 3.1 GB on a base of 0.51 GB filled 13 GB of an empty engine."""
+    needed = build_bytes(wheels=916_000_000, installed=3_100_000_000, base=506_000_000)
+    assert 13.0e9 <= needed <= 14.5e9
+
+
+def test_installed_bytes_are_those_of_the_files(tmp_path: Path) -> None:
+    """Not what they take packed."""
+    for name in ("a.whl", "b.whl"):
+        with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED) as wheel:
+            wheel.writestr("big", b"0" * 100_000)
+    assert 200_000 == installed_bytes(tmp_path.glob("*.whl"))
