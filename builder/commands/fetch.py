@@ -65,6 +65,7 @@ def run(context: Context, image: str, *, lock: Lock | None = None) -> Outcome[Fe
         with context.output.step("fetch", label), context.output.bar("fetch", missing) as bar:
             _fetch_wheels(context, image, store, missing_wheels, bar.advance)
             _fetch_debs(context, lock, store, missing_debs, bar.advance)
+            _fetch_base_maker(context, missing_debs)
     counts = Counter(pin.index for pin in missing_wheels)
     counts.update({"debian": len(missing_debs)} if missing_debs else {})
     result = FetchResult(
@@ -127,6 +128,17 @@ def _fetch_debs(
         threads=settings.threads,
         on_bytes=on_bytes,
     )
+
+
+def _fetch_base_maker(context: Context, pins: Sequence[DebPin]) -> None:
+    """Bring the program that makes a base of .debs, so that `build` asks no network."""
+    if not pins:
+        return
+    from builder.edge import mmdebstrap  # noqa: PLC0415
+
+    folder = context.places.cache / "tools"
+    if mmdebstrap.find_mmdebstrap(folder) is None and mmdebstrap.can_make_base() is None:
+        mmdebstrap.unpack_mmdebstrap(folder, context.settings.debian)
 
 
 def _bytes(pins: Iterable[WheelPin | DebPin]) -> int:

@@ -41,8 +41,10 @@ def run(context: Context) -> Outcome[QuickstartResult]:
     """
     started = time.monotonic()
     engine.start(context)
+    engine_seconds = round(time.monotonic() - started, 3)
     found = require_engine(context.places, context.settings, os.environ)
     released = release.run(context, IMAGE, relock=True).result
+    released.phases = {"engine": engine_seconds, **released.phases}
     path = context.places.state / "quickstart.json"
     result = QuickstartResult(
         release=released,
