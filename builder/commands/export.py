@@ -96,21 +96,18 @@ def _platform(lock: Lock, wanted: str) -> str:
 def _addresses(context: Context, lock: Lock, platform: str) -> dict[str, str]:
     """Package → address of its file, by the pages of the indexes."""
     # Imported late: HTTP and HTML cost 0.4 s, and the lock's own lines need neither.
-    from builder.edge.download import open_client  # noqa: PLC0415
-    from builder.edge.index import Indexes  # noqa: PLC0415
     from builder.edge.locate import look_up  # noqa: PLC0415
-    from builder.edge.userconfig import read_user_config  # noqa: PLC0415
+    from builder.edge.reach import open_indexes  # noqa: PLC0415
 
     settings = context.settings
-    config = read_user_config(os.environ)
     pins = lock.platforms[platform].wheels
     with (
-        open_client(config, connections=2 * settings.threads) as client,
+        open_indexes(settings, os.environ, connections=2 * settings.threads) as indexes,
         context.output.bar("looking files up", len(pins), "wheels") as bar,
     ):
         sightings = look_up(
             pins,
-            Indexes(client, config, settings),
+            indexes,
             threads=settings.threads,
             on_wheel=lambda: bar.advance(1),
         )

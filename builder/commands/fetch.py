@@ -91,17 +91,14 @@ def _fetch_wheels(
         return
     # Imported late, as below: HTTP and HTML cost 0.4 s, and most calls find everything here.
     from builder.edge import wheelhouse  # noqa: PLC0415
-    from builder.edge.download import open_client  # noqa: PLC0415
-    from builder.edge.index import Indexes  # noqa: PLC0415
-    from builder.edge.userconfig import read_user_config  # noqa: PLC0415
+    from builder.edge.reach import open_indexes  # noqa: PLC0415
 
     settings = context.settings
-    config = read_user_config(os.environ)
-    with open_client(config, connections=2 * settings.threads) as client:
+    with open_indexes(settings, os.environ, connections=2 * settings.threads) as indexes:
         wheelhouse.fetch_wheels(
             pins,
             store,
-            Indexes(client, config, settings),
+            indexes,
             image=image,
             threads=settings.threads,
             on_bytes=on_bytes,

@@ -39,11 +39,10 @@ from builder.core.settings import Settings
 from builder.core.spec import ImageSpec
 from builder.edge import debs, uv
 from builder.edge import project as projects
-from builder.edge.download import open_client
 from builder.edge.history import Forge
-from builder.edge.index import Indexes
+from builder.edge.reach import open_indexes
 from builder.edge.store import Store
-from builder.edge.userconfig import UserConfig, read_user_config
+from builder.edge.userconfig import UserConfig
 from builder.edge.wheels import WheelReader
 from builder.errors import BadInput, LockFileError
 
@@ -89,14 +88,15 @@ def run(
         folders = {name: projects.lock_folder(context.project, name) for name in images}
         return check_locks(context, settings, [(specs[name], folders[name]) for name in images])
     imported = lock_import.read(import_from) if import_from is not None else None
-    config = read_user_config(os.environ)
-    findings = _ignored(config)
     result = LockResult(locks=[])
-    with open_client(config, connections=8 * settings.threads) as client:
+    with open_indexes(settings, os.environ, connections=8 * settings.threads) as reach:
+        findings = _ignored(reach.config)
         workshop = Workshop(
-            indexes=Indexes(client, config, settings),
-            reader=WheelReader(client, Store(context.places.store), context.places.cache / "facts"),
-            config=config,
+            indexes=reach,
+            reader=WheelReader(
+                reach.client, Store(context.places.store), context.places.cache / "facts"
+            ),
+            config=reach.config,
             cache=context.places.cache,
             threads=settings.threads,
             output=context.output,

@@ -1,4 +1,4 @@
-"""The second half of `nightlock lock --check`: is what a lock names still where it came from?
+"""The second half of `nightlock lock --check`: whether what a lock names is where it came from.
 
 Pages are read and files asked for by HEAD; nothing is downloaded.
 """
@@ -47,10 +47,8 @@ def _wheels(
     context: Context, settings: Settings, locks: Sequence[tuple[ImageSpec, Lock]], found: Sources
 ) -> None:
     # Imported late: HTTP and HTML cost 0.4 s, and a stale lock needs neither to be called so.
-    from builder.edge.download import open_client  # noqa: PLC0415
-    from builder.edge.index import Indexes  # noqa: PLC0415
     from builder.edge.locate import look_up  # noqa: PLC0415
-    from builder.edge.userconfig import read_user_config  # noqa: PLC0415
+    from builder.edge.reach import open_indexes  # noqa: PLC0415
 
     pins = {
         pin.sha256: (pin, spec)
@@ -58,14 +56,13 @@ def _wheels(
         for platform, content in lock.platforms.items()
         for pin in (*content.wheels, *lock.tools(platform))
     }
-    config = read_user_config(os.environ)
     with (
-        open_client(config, connections=2 * settings.threads) as client,
+        open_indexes(settings, os.environ, connections=2 * settings.threads) as indexes,
         context.output.bar("looking wheels up", len(pins), "wheels") as bar,
     ):
         sightings = look_up(
             [pin for pin, _ in pins.values()],
-            Indexes(client, config, settings),
+            indexes,
             threads=settings.threads,
             on_wheel=lambda: bar.advance(1),
         )

@@ -314,7 +314,7 @@ def _context(config: UserConfig) -> ssl.SSLContext | bool:
 
 
 class _Credentials(httpx.Auth):
-    """Basic credentials by host: those that stood in configured URLs, then netrc.
+    """Basic credentials by host: those that stood in configured URLs, the URL's own, then netrc.
 
     httpx drops the header itself when a redirect leaves the host.
     """
@@ -325,6 +325,8 @@ class _Credentials(httpx.Auth):
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
         user = self._known.get(request.url.netloc.decode("ascii"))
+        if user is None and request.url.username:
+            user = request.url.username, request.url.password
         if user is None and self._netrc is not None:
             found = self._netrc.authenticators(request.url.host)
             if found is not None:

@@ -38,14 +38,14 @@ class Indexes:
 
     def __init__(self, client: httpx.Client, config: UserConfig, settings: Settings) -> None:
         self.client = client
-        self._config = config
+        self.config = config
         self._settings = settings
         self._pages: dict[str, list[Candidate]] = {}
         self._lock = threading.Lock()
 
     def place(self, index: str) -> Place:
         """Where an index is; raises SpecError for an unknown name."""
-        return place_of(index, self._settings.indexes, self._config.general.value)
+        return place_of(index, self._settings.indexes, self.config.general.value)
 
     @staticmethod
     def below(place: Place, path: str) -> Place:
@@ -67,7 +67,7 @@ class Indexes:
         ]
         theirs = [
             Place(name=f"find-links of {entry.origin}", where=entry.value, flat=True, optional=True)
-            for entry in self._config.find_links
+            for entry in self.config.find_links
         ]
         return (*own, *theirs)
 
@@ -76,7 +76,7 @@ class Indexes:
         """Further indexes, to find a file by its sha256 only."""
         return tuple(
             Place(name=f"extra index of {entry.origin}", where=entry.value, optional=True)
-            for entry in self._config.extra_indexes
+            for entry in self.config.extra_indexes
         )
 
     def offers(self, place: Place, package: str, only: str = "") -> list[Candidate]:
