@@ -97,7 +97,7 @@ def lock_wheels(workshop: Workshop, order: Order) -> tuple[LockedWheel, ...]:
 def _lock_asked(workshop: Workshop, order: Order, asked: Sequence[str]) -> tuple[LockedWheel, ...]:
     resolved = _resolve(workshop, order, asked)
     chosen = [_choose(package, order) for package in resolved]
-    offers = _hash(workshop, [_offers_of(wheel, order.bound) for wheel in chosen])
+    offers = _hash(workshop, order.before, [_offers_of(wheel, order.bound) for wheel in chosen])
     settled = [_settle(workshop, order, own, links) for own, links in offers]
     with workshop.output.bar("reading wheels", len(chosen), "wheels") as bar:
 
@@ -163,9 +163,22 @@ def _offers_of(wheel: Candidate, bound: Mapping[str, Bound]) -> _Offered:
     return [entry for entry in own if entry.sha256 or not links], links
 
 
-def _hash(workshop: Workshop, rows: list[_Offered]) -> list[tuple[list[Offer], list[Offer]]]:
-    """Compute what no place says, each file once."""
-    todo = [entry for row in rows for part in row for entry in part if not _given(entry)]
+def _hash(
+    workshop: Workshop, before: Before, rows: list[_Offered]
+) -> list[tuple[list[Offer], list[Offer]]]:
+    """Compute what no place says, each file once; what the store keeps of the lock is not fetched.
+
+    Whether such a file is still the same where it came from is what `fetch` and `--check` find.
+    """
+    known: dict[Candidate, str] = {}
+    todo: list[Candidate] = []
+    for entry in (entry for row in rows for part in row for entry in part if not _given(entry)):
+        old = before.pin(entry.name)
+        kept = old is not None and old.file == entry.file and not entry.local
+        if old is not None and kept and workshop.reader.keeps(old.sha256, old.size):
+            known[entry] = old.sha256
+        else:
+            todo.append(entry)
     size = sum(entry.size or 0 for entry in todo)
     with workshop.output.bar("hashing what no index has hashed", size) as bar:
 
@@ -176,7 +189,7 @@ def _hash(workshop: Workshop, rows: list[_Offered]) -> list[tuple[list[Offer], l
 
             return entry, workshop.reader.hash_whole(entry, tick)
 
-        computed = dict(each(compute, todo, threads=workshop.threads))
+        computed = known | dict(each(compute, todo, threads=workshop.threads))
 
     def offer(entry: Candidate) -> Offer:
         if entry in computed:

@@ -95,6 +95,10 @@ class WheelReader:
             return self.facts(wheel, wheel.sha256)
         return self.peek(wheel) or self.facts(wheel, self.hash_whole(wheel, lambda _: None))
 
+    def keeps(self, sha256: str, size: int) -> bool:
+        """Whether the store has the whole file."""
+        return self._store.has(sha256, size)
+
     def hash_whole(self, wheel: Candidate, on_bytes: Callable[[int], None]) -> str:
         """Hash a file that no index gives a sha256 for; a remote one is kept in the store."""
         if wheel.local:

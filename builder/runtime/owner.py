@@ -27,8 +27,11 @@ def give_up(environment: Path, package: str, path: str) -> None:
     kept = [row for row in rows if (site / row[0]).resolve() != file.resolve()]
     if len(kept) == len(rows):
         raise LookupError(f"{package} has no {path}")
-    with record.open("w", encoding="utf-8", newline="") as out:
+    # A new file: the old one may be a link into the installer's cache.
+    fresh = record.with_name("RECORD.new")
+    with fresh.open("w", encoding="utf-8", newline="") as out:
         csv.writer(out, lineterminator="\n").writerows(kept)
+    fresh.replace(record)
     file.unlink()
 
 

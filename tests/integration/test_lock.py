@@ -10,6 +10,7 @@ import pytest
 
 from builder.commands import lock as recipe
 from builder.commands.context import Outcome
+from builder.commands.lock_result import LockResult
 from builder.core.lock import Lock
 from builder.core.settings import Settings
 from builder.edge import debs, download
@@ -485,7 +486,7 @@ def test_an_index_without_a_place_is_refused(tiny: Tiny) -> None:
 def test_check_tells_a_stale_lock_from_a_good_one(tiny: Tiny, general: FakeIndex) -> None:
     """not-locked: no lock, a good one, another spec, an edited file; nothing is asked for."""
 
-    def check() -> Outcome[recipe.LockResult]:
+    def check() -> Outcome[LockResult]:
         return recipe.run(tiny.context, "tiny", check=True)
 
     assert (False, ["not-locked"]) == (

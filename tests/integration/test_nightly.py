@@ -238,7 +238,7 @@ def test_a_server_without_ranges(
     found = discover(index, (want(),), forge=no_forge(client), now=NOW, reader=reader)
     wheel = found.wheel("linux/amd64", "").candidate
     sha256 = reader.hash_whole(wheel, lambda _: None)
-    facts = reader.facts(wheel, sha256, contents=True)
+    facts = reader.facts(wheel, sha256)
     (finding,) = check_wheel(found.wheel("linux/amd64", ""), want(), facts, "vllm")
     assert "filename-metadata-version-differ" == finding.key
 

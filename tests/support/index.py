@@ -87,8 +87,8 @@ class FakeIndex:
             _send(handler, status, b"no", [("Retry-After", "0")] if status == 429 else [])
         elif self.redirect and path.startswith("/simple/"):
             _send(handler, 302, b"", [("Location", "/moved" + path)])
-        elif match := re.fullmatch(r"(?:/moved)?/simple/([^/]+)/", path):
-            self._page(handler, path, match[1])
+        elif match := re.fullmatch(r"(?:/moved)?/simple/(?:(cu\d+)/)?([^/]+)/", path):
+            self._page(handler, path, match[2], match[1] or "")
         elif path == "/flat/":
             self._page(handler, path, None)
         elif "/files/" in path:
@@ -96,11 +96,15 @@ class FakeIndex:
         else:
             _send(handler, 404, b"not here")
 
-    def _page(self, handler: BaseHTTPRequestHandler, path: str, package: str | None) -> None:
+    def _page(
+        self, handler: BaseHTTPRequestHandler, path: str, package: str | None, label: str = ""
+    ) -> None:
         names = [
             name
             for name in sorted(self.wheels)
             if package in (None, canonicalize_name(parse_wheel_filename(name)[0]))
+            # As flashinfer.ai has it: what carries a CUDA label lies in the label's folder alone.
+            and (path == "/flat/" or label == _label(name))
         ]
         if not names:
             _send(handler, 404, b"no such project")
@@ -186,6 +190,11 @@ class FakeIndex:
             handler.wfile.write(data[half:])
         else:
             _send(handler, status, data, headers)
+
+
+def _label(name: str) -> str:
+    local = parse_wheel_filename(name)[1].local or ""
+    return local if re.fullmatch(r"cu\d+", local) else ""
 
 
 def _metadata_of(data: bytes) -> bytes:

@@ -222,7 +222,8 @@ class NightlyServer:
             self._send(handler, self.missing, b"<Code>NoSuchKey</Code>")
         elif span is None or not self.ranges:
             kind = "text/html" if not path.endswith((".whl", ".json")) else "binary/octet-stream"
-            self._send(handler, 200, body, **{"Content-Type": kind})
+            more = {"Accept-Ranges": "bytes"} if self.ranges else {}
+            self._send(handler, 200, body, **{"Content-Type": kind, **more})
         else:
             first = int(span[1]) if span[1] else max(0, len(body) - int(span[2]))
             last = min(int(span[2]), len(body) - 1) if span[1] and span[2] else len(body) - 1

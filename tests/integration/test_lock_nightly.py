@@ -1,0 +1,103 @@
+"""`lock --channel nightly` of a set, against upstream's bucket on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builder.edge.project import read_lock
+from builder.errors import Refused
+from tests.support.cuda_project import CudaProject, clean, cuda_project, versions
+from tests.support.nightly_index import Bucket, NightlyServer, both, nightly, nightly_server, sha
+
+OLD, NEW = sha("aaaaaaaaa"), sha("bbbbbbbbb")
+V313, V344 = "0.33.0rc1.dev313+gaaaaaaaaa", "0.33.0rc1.dev344+gbbbbbbbbb"
+
+
+@pytest.fixture
+def bucket() -> Bucket:
+    """Publish one commit whole; the stable 0.33.0 on the general index outranks it."""
+    made = Bucket()
+    made.publish(OLD, *both(V313))
+    return made
+
+
+@pytest.fixture
+def server(bucket: Bucket) -> Iterator[NightlyServer]:
+    """Serve the bucket."""
+    with nightly_server(bucket) as running:
+        yield running
+
+
+@pytest.fixture
+def project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: NightlyServer
+) -> Iterator[CudaProject]:
+    """Make the two images and their set; nobody can be asked for commits."""
+    clean(monkeypatch, tmp_path / "home")
+    with cuda_project(tmp_path) as made:
+        made.spec(name="spark", arm=True)
+        (tmp_path / "images" / "sets.toml").write_text(
+            '[pair]\n"linux/amd64" = "gpu"\n"linux/arm64" = "spark"\n'
+        )
+        made.tiny.settings.indexes["vllm"] = f"{server.url}/nightly"
+        made.tiny.settings.forges["vllm"] = "none"
+        yield made
+
+
+def test_stable_outranks_nightly(project: CudaProject, tmp_path: Path) -> None:
+    """The nightly is locked by its full commit, from its own index, hashed here."""
+    project.lock("pair", channel="nightly")
+    for name, platform in (("gpu", "linux/amd64"), ("spark", "linux/arm64")):
+        lock = read_lock(tmp_path, name)
+        pin = lock.platforms[platform].wheel("vllm")
+        assert pin is not None
+        assert (V313, "vllm") == (pin.version, pin.index)
+        assert ("nightly", OLD) == (lock.header.channel, lock.header.vllm.commit)
+        row = lock.platforms[platform].meta["vllm"]
+        assert isinstance(row, dict)
+        assert "computed here" == row["hash_from"]
+    assert project.run("pair", check=True).ok
+
+
+def test_nightly_missing_for_platform(project: CudaProject, bucket: Bucket) -> None:
+    """The newest commit lacks a machine: the one before is locked, and it is said."""
+    project.lock("pair", channel="nightly")
+    bucket.publish(NEW, nightly(V344))
+    outcome = project.run("pair", channel="nightly")
+    assert {OLD} == {lock.commit for lock in outcome.result.locks}
+    assert {"unchanged"} == {lock.change for lock in outcome.result.locks}
+    assert ["nightly-missing-for-platform"] == [row.key for row in outcome.findings]
+    bucket.publish(NEW, *both(V344))
+    outcome = project.run("pair", channel="nightly")
+    assert {(NEW, "updated")} == {(lock.commit, lock.change) for lock in outcome.result.locks}
+
+
+def test_when_nothing_is_complete_the_lock_stays(project: CudaProject, bucket: Bucket) -> None:
+    """Half-published and no earlier commit known: refused, with what is missing."""
+    bucket.objects.clear()
+    bucket.publish(NEW, nightly(V344))
+    with pytest.raises(Refused, match="linux/arm64"):
+        project.run("pair", channel="nightly")
+    assert not (project.tiny.root / "lock").exists()
+
+
+def test_a_nightly_is_hashed_once(project: CudaProject, server: NightlyServer) -> None:
+    """The second lock of the same commit reads pages and ends, not one whole wheel."""
+    large = [nightly(V344, arch=arch, padding=3_000_000) for arch in ("x86_64", "aarch64")]
+    server.bucket.publish(NEW, *large)
+    project.lock("pair", channel="nightly")
+    assert server.sent > 6_000_000
+    server.sent = 0
+    assert "unchanged" == project.run("pair", channel="nightly").result.of("gpu").change
+    assert server.sent < 2_000_000
+
+
+def test_a_commit_is_locked_by_its_digits(project: CudaProject, bucket: Bucket) -> None:
+    """`--commit` alone chooses the nightly channel, and an older commit."""
+    bucket.publish(NEW, *both(V344))
+    made = project.lock("pair", commit=OLD)
+    assert V313 == versions(made)["vllm"]
+    assert ("nightly", OLD) == (made.header.channel, made.header.vllm.commit)
