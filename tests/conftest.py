@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite golden files, JSON schemas and the README's help texts",
     )
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach the programs that tests start, also where pytest itself runs under nohup.
+
+    An ignored signal stays ignored over exec, a caught one becomes the default.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -106,7 +106,7 @@ def folder(mini: Mini, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_result_says_what_the_registry_holds(mini: Mini, built: BuildResult) -> None:
-    """Digest, layers and labels are read back; one layer a group, and a small one of our own."""
+    """Digest, layers and labels are read back: base, byte code of Python, groups, our own files."""
     ref = mini.repository.with_tag(built.tags[0])
     with Registry.open(ref.registry, os.environ) as registry:
         manifest = registry.manifest(ref)
@@ -115,7 +115,7 @@ def test_the_result_says_what_the_registry_holds(mini: Mini, built: BuildResult)
     assert dict(labels) == built.labels
     assert built.build_id == labels[BUILD_ID]
     assert 'A "small" image for $5' == labels["org.opencontainers.image.description"]
-    assert len(GROUPS) + 2 == len(built.layers)
+    assert len(GROUPS) + 3 == len(built.layers)
     assert built.layers[-1].size < 1_000_000
     assert {"application/vnd.oci.image.layer.v1.tar+zstd"} == {
         layer.media_type for layer in manifest.body.layers
@@ -205,7 +205,7 @@ def test_the_first_comment_builds_the_folder_without_nightlock(
 
 
 CHECKS = """
-import base64, csv, hashlib, importlib.metadata, json, os, pathlib, stat, sys
+import base64, csv, hashlib, importlib.metadata, importlib.util, json, os, pathlib, stat, sys
 site = pathlib.Path(next(path for path in sys.path if path.endswith("site-packages")))
 bad = []
 listed = set()
@@ -218,26 +218,30 @@ for dist in importlib.metadata.distributions(path=[str(site)]):
             found = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
             if digest != "sha256=" + found or int(size) != len(data):
                 bad.append(name)
-strays = [str(p) for p in site.rglob("*") if p.is_file() and str(p) not in listed]
+modules = {name for name in listed if name.endswith(".py")}
+compiled = {importlib.util.cache_from_source(name) for name in modules}
+strays = [str(p) for p in site.rglob("*") if p.is_file() and str(p) not in listed | compiled]
+slow = [name for name in modules if not os.path.exists(importlib.util.cache_from_source(name))]
 times = {int(p.lstat().st_mtime) for p in pathlib.Path("/opt").rglob("*")}
 owners = {(p.lstat().st_uid, p.lstat().st_gid) for p in pathlib.Path("/opt").rglob("*")}
 writable = [str(p) for p in pathlib.Path("/opt").rglob("*")
             if not p.is_symlink() and p.stat().st_mode & 0o022]
 import click, markupsafe._speedups, yaml
 assert yaml.CSafeLoader
-print(json.dumps({"bad": bad, "strays": strays, "times": sorted(times), "owners": sorted(owners),
-    "writable": writable, "python": sys.executable, "prefix": sys.prefix,
+print(json.dumps({"bad": bad, "strays": strays, "slow": slow,
+    "times": sorted(times), "owners": sorted(owners), "writable": writable, "python": sys.executable, "prefix": sys.prefix,
     "tools": [n for n in ("uv", "pip") if pathlib.Path("/opt/venv/bin", n).exists()
               or pathlib.Path("/usr/local/bin", n).exists()]}))
 """
 
 
 def test_what_is_inside(mini: Mini, built: BuildResult) -> None:
-    """RECORD is true, nothing else lies there, one time, root owns it, the installer is gone."""
+    """RECORD is true, byte code lies beside each module, nothing else is there."""
     said = mini.docker("run", "--rm", "--network=none", built.reference, "python", "-c", CHECKS)
     assert {
         "bad": [],
         "strays": [],
+        "slow": [],
         "times": [315532800],
         "owners": [[0, 0]],
         "writable": [],

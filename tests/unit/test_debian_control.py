@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from builder.core.control import (
     packages_index,
     parse_print_uris,
     parse_stanza,
     parse_stanzas,
     pins_of_index,
+    whole_paragraphs,
 )
 from builder.core.lock import DebPin
 
@@ -103,3 +107,15 @@ def test_a_flat_index_is_written() -> None:
         f"Size: 2757856\nSHA256: {ONE}\n"
     )
     assert ["adduser", "libc6"] == [stanza["Package"] for stanza in parse_stanzas(text)]
+
+
+@given(st.integers(1, 40))
+def test_pieces_of_an_index_give_the_same_pins(size: int) -> None:
+    """Wherever the file is cut, no paragraph is lost or read twice."""
+    data = INDEX.encode()
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    texts = list(whole_paragraphs(pieces))
+    assert INDEX == "".join(texts)
+    assert [LIBC, ADDUSER] == [
+        pin for text in texts for pin in pins_of_index(text, "bookworm", {ONE, TWO})
+    ]

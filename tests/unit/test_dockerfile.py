@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,13 @@ from builder.core.dockerfile import (
     quoted,
     small_files,
 )
+from builder.edge.project import read_lock, read_spec
 from builder.errors import LockFileError, SpecError
 from tests.support.small_lock import AMD64, small_lock, small_spec, templates
 
 HADOLINT = Path(sys.executable).with_name("hadolint")
 GOLDEN = Path(__file__).parents[1] / "golden"
+ROOT = Path(__file__).parents[2]
 
 
 def rendered() -> str:
@@ -137,6 +140,33 @@ def test_groups_follow_the_layer_plan() -> None:
     assert ["click", "idna"] == [pin.name for pin in groups[1].wheels]
     assert groups[1].files()["requirements.txt"].decode().startswith("click==8.1.8 --hash=sha256:")
     assert "torch 2.13.0+cpu, 191.8 MB" == groups[0].title
+
+
+def test_a_package_that_loses_a_path_is_installed_first_and_gives_it_up() -> None:
+    """path-owned-twice: in its own group, before all others; without losers nothing changes."""
+    lock = small_lock()
+    content = replace(lock.platforms[AMD64], meta={"torch": {"wins": {"idna": ["x.py", "y.py"]}}})
+    lost = replace(lock, platforms={AMD64: content})
+    (group,) = [group for group in groups_of(lost, AMD64) if group.lost]
+    files = {name: data.decode() for name, data in group.files().items()}
+    assert "idna x.py\nidna y.py\n" == files["lost.txt"]
+    assert (["idna"], ["click"]) == tuple(
+        [line.split("==")[0] for line in files[name].splitlines()]
+        for name in ("losers.txt", "requirements.txt")
+    )
+    text = dockerfile(templates(), spec=small_spec(), lock=lost, platform=AMD64)
+    stage = text[text.index("AS group-02") : text.index("AS group-03")]
+    assert stage.index("losers.txt") < stage.index("lost.txt") < stage.index("requirements.txt")
+
+
+def test_what_a_policy_leaves_out_is_set_in_the_environment() -> None:
+    """jit-needs-nvcc: without cubin and jit-cache vLLM and FlashInfer have to be told."""
+    for image, architectures in (("cuda13-sm120", "12.0f"), ("cuda13-sm121", "12.1a")):
+        own = environment(read_spec(ROOT, image), read_lock(ROOT, image))
+        assert ("1", architectures) == (
+            own["VLLM_HAS_FLASHINFER_CUBIN"],
+            own["FLASHINFER_CUDA_ARCH_LIST"],
+        )
 
 
 def test_the_server_is_absolute_in_image_json() -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.core.spec import ImageSpec, parse_spec
+from builder.core.companion import COMPANIONS
+from builder.core.spec import CompanionName, ImageSpec, parse_spec
 from builder.edge.project import read_spec
 from builder.errors import SpecError
 
@@ -56,6 +57,9 @@ def changed(path: str, value: object) -> dict[str, Any]:
         ("lock.channel", "beta", "lock.channel: \"beta\": Input should be 'release' or 'nightly'"),
         ("lock.requirements", ["torch ="], 'lock.requirements.0: "torch =": not a PEP 508'),
         ("lock.requirement", ["x"], "lock.requirement: no such key"),
+        ("lock.companions", {"flashinfer-cubin": "maybe"}, "lock.companions.flashinfer-cubin"),
+        ("lock.companions", {"flashinfer-cubbin": "none"}, "lock.companions.flashinfer-cubbin"),
+        ("lock.winners", [{"package": "x", "reason": "y"}], "lock.winners.0.paths: missing"),
         ("base.image", "debian:13", "exactly one of `debian` and `image` must be given"),
         ("layers.budget", 61, "layers.budget: 61: Input should be less than or equal to 60"),
         ("run.user", "root", 'run.user: "root"'),
@@ -153,3 +157,27 @@ def test_the_projects_own_images_are_specs(project_root: Path) -> None:
     names = sorted(path.parent.name for path in (project_root / "images").glob("*/image.toml"))
     assert "cpu" in names
     assert names == [read_spec(project_root, name).name for name in names]
+
+
+def test_policies_and_winners_make_a_lock_stale_only_where_they_are_stated() -> None:
+    """A default is no statement: images that had no such keys keep the digest they had."""
+    digest = parse(BASE).digest
+    assert digest == parse(changed("lock.companions", {})).digest
+    assert digest == parse(changed("lock.winners", [])).digest
+    row = {"package": "Flashinfer_Python", "paths": ["b", "a"], "reason": "r"}
+    same = {"package": "flashinfer-python", "paths": ["a", "b", "a"], "reason": "r"}
+    stated = {
+        parse(changed("lock.companions", {"flashinfer-cubin": "none"})).digest,
+        parse(changed("lock.companions", {"flashinfer-cubin": "match"})).digest,
+        parse(changed("lock.winners", [row])).digest,
+    }
+    assert 3 == len(stated - {digest})
+    assert (
+        parse(changed("lock.winners", [row])).digest
+        == parse(changed("lock.winners", [same])).digest
+    )
+
+
+def test_what_can_have_a_policy_is_the_table_of_companions() -> None:
+    """The two lists are one."""
+    assert {row.package for row in COMPANIONS} == set(get_args(CompanionName))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.wheel import WheelFacts, meta_row, seconds
+from builder.core.wheel import WheelFacts, cuda_in, meta_row, seconds
 
 METADATA = "Metadata-Version: 2.4\nName: vllm\nVersion: 1.0+cpu\n"
 
@@ -57,3 +57,18 @@ def test_a_row_of_meta_json_has_what_the_wheel_says() -> None:
 def test_zip_dates_count_as_utc() -> None:
     """The zone of the machine has no say."""
     assert 315532800 == seconds((1980, 1, 1, 0, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("package", "text", "expected"),
+    [
+        ("torch", "__version__ = '2.14.0+cu130'\ncuda: Optional[str] = '13.0'\n", "13.0"),
+        ("torch", "__version__ = '2.13.0+cpu'\ncuda: Optional[str] = None\n", "cpu"),
+        ("torchvision", "__version__ = '0.29.0+cu129'\ngit_version = 'x'\n", "12.9"),
+        ("torchaudio", "__version__ = '2.11.0'\n", None),
+        ("numpy", "__version__ = '2.14.0+cu130'\n", None),
+    ],
+)
+def test_torch_says_its_cuda_in_version_py(package: str, text: str, expected: str | None) -> None:
+    """torch-family-cuda-mixed is judged by content: PyPI's torch has no local version."""
+    assert expected == cuda_in(package, lambda _: text)
