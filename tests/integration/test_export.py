@@ -93,7 +93,7 @@ def test_installers_take_the_pylock(tiny: TinyLock, tmp_path: Path) -> None:
     )
     version = re.search(r"pip (\d+)\.(\d+)", said.stdout)
     assert version is not None
-    if (int(version[1]), int(version[2])) >= (26, 1):
+    if (int(version[1]), int(version[2])) >= (26, 3):
         ran = (sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-r", path)
         assert INSTALLED == install(*ran, target=tmp_path / "by-pip")
 
