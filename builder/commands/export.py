@@ -102,7 +102,12 @@ def _addresses(context: Context, lock: Lock, platform: str) -> dict[str, str]:
     settings = context.settings
     pins = lock.platforms[platform].wheels
     with (
-        open_indexes(settings, os.environ, connections=2 * settings.threads) as indexes,
+        open_indexes(
+            settings,
+            os.environ,
+            connections=2 * settings.threads,
+            nightlies=[lock.header.vllm],
+        ) as indexes,
         context.output.bar("looking files up", len(pins), "wheels") as bar,
     ):
         sightings = look_up(

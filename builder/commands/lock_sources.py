@@ -57,7 +57,12 @@ def _wheels(
         for pin in (*content.wheels, *lock.tools(platform))
     }
     with (
-        open_indexes(settings, os.environ, connections=2 * settings.threads) as indexes,
+        open_indexes(
+            settings,
+            os.environ,
+            connections=2 * settings.threads,
+            nightlies=[lock.header.vllm for _, lock in locks],
+        ) as indexes,
         context.output.bar("looking wheels up", len(pins), "wheels") as bar,
     ):
         sightings = look_up(

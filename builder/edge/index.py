@@ -17,6 +17,8 @@ from packaging.utils import canonicalize_name
 
 from builder.core import resolve
 from builder.core.indexes import Place, place_of
+from builder.core.lock import VllmTable
+from builder.core.nightly import commit_index, is_commit
 from builder.core.settings import Settings
 from builder.core.simple import (
     ACCEPT,
@@ -32,12 +34,22 @@ from builder.edge.download import get
 from builder.edge.userconfig import UserConfig
 from builder.errors import BadInput, NotOffered
 
+NIGHTLY = "vllm"
+"""Name of the index that rolls."""
+
 
 class Indexes:
     """All places that wheels may come from; flat pages are read once."""
 
-    def __init__(self, client: httpx.Client, config: UserConfig, settings: Settings) -> None:
+    def __init__(
+        self,
+        client: httpx.Client,
+        config: UserConfig,
+        settings: Settings,
+        nightlies: Iterable[VllmTable] = (),
+    ) -> None:
         self.client = client
+        self.nightlies = tuple(nightlies)
         self.config = config
         self._settings = settings
         self._pages: dict[str, list[Candidate]] = {}
@@ -57,6 +69,26 @@ class Indexes:
             return replace(place, where=f"{place.where.rstrip('/')}/{path}")
         inside = folder / path
         return replace(place, where=str(inside)) if inside.is_dir() else place
+
+    def homes(self, index: str) -> list[Place]:
+        """Where files of an index are: for `vllm` first in the folders of the locked commits.
+
+        `nightly/` shows the newest commit alone; what is locked stays in the commit's own (C08).
+        """
+        home = self.place(index)
+        variants = {
+            (vllm.commit, variant)
+            for vllm in self.nightlies
+            if index == NIGHTLY and is_commit(vllm.commit)
+            for variant in ("", vllm.variant)
+        }
+        return [
+            *(
+                replace(home, where=commit_index(home.where, *pair), optional=True)
+                for pair in sorted(variants)
+            ),
+            home,
+        ]
 
     @property
     def find_links(self) -> tuple[Place, ...]:

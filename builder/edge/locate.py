@@ -59,6 +59,6 @@ def _look(pin: WheelPin, indexes: Indexes) -> Sighting:
 
 
 def _places(pin: WheelPin, indexes: Indexes) -> Iterable[Place]:
-    yield indexes.place(pin.index)
+    yield from indexes.homes(pin.index)
     yield from indexes.find_links
     yield from indexes.extra

@@ -6,10 +6,11 @@ has any, so none can reach a lock, a message, a log or an image.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
+from builder.core.lock import VllmTable
 from builder.core.settings import Settings
 from builder.edge import process
 from builder.edge.download import open_client
@@ -22,15 +23,21 @@ _KEYRING_SECONDS = 30
 
 @contextmanager
 def open_indexes(
-    settings: Settings, environment: Mapping[str, str], *, connections: int
+    settings: Settings,
+    environment: Mapping[str, str],
+    *,
+    connections: int,
+    nightlies: Iterable[VllmTable] = (),
 ) -> Iterator[Indexes]:
     """Open all places that settings and the configuration of pip and uv name.
+
+    `nightlies` are the vLLMs of the locks whose files are looked for.
 
     Raises SpecError for a configuration file that cannot be read, BadInput for CA or netrc.
     """
     settings, config = _without_credentials(settings, read_user_config(environment))
     with open_client(config, connections=connections) as client:
-        yield Indexes(client, config, settings)
+        yield Indexes(client, config, settings, nightlies)
 
 
 def _without_credentials(settings: Settings, config: UserConfig) -> tuple[Settings, UserConfig]:

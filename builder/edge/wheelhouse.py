@@ -90,12 +90,12 @@ class _Fetcher:
     def _places(self, pin: WheelPin) -> Iterable[Place]:
         links = self._indexes.find_links
         yield from (place for place in links if local_path(place.where) is not None)
-        yield self._indexes.place(pin.index)
+        yield from self._indexes.homes(pin.index)
         yield from (place for place in links if local_path(place.where) is None)
         yield from self._indexes.extra
 
     def _offers(self, place: Place, pin: WheelPin) -> list[Candidate]:
-        rows = self._indexes.offers(place, pin.name)
+        rows = self._indexes.offers(place, pin.name, pin.file)
         return [row for row in rows if row.file == pin.file]
 
     def _take(
