@@ -6,7 +6,6 @@ Everything heavy is imported inside the verb that needs it, so that `--help` sta
 from __future__ import annotations
 
 import functools
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ import typer
 
 from builder import invoke
 from builder.errors import BadInput, Interrupted, NightlockError
-from builder.output import Output
+from builder.output import Output, close_streams
 
 if TYPE_CHECKING:
     from builder.commands.context import Context, Outcome
@@ -249,7 +248,9 @@ def diff(
 @verb("explain", needs_project=False)
 def explain(
     context: Context,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="A finding's key, or a case as C35.")],
+    key: Annotated[
+        str, typer.Argument(metavar="KEY", help="A finding's key, or a case as C35.")
+    ] = "",
 ) -> Outcome[Any]:
     """Explain one finding: what it means, why it happens, what to do."""
     from builder.commands import explain as recipe  # noqa: PLC0415
@@ -313,20 +314,18 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     arguments = _with_values(sys.argv[1:] if argv is None else argv)
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        status = typer.main.get_command(app).main(
+        parsed = typer.main.get_command(app).main(
             arguments, prog_name="nightlock", standalone_mode=False
         )
+        status = parsed() if callable(parsed) else int(parsed or 0)
     except _ClickError as error:
         status = _usage(arguments, error)
     except (KeyboardInterrupt, typer.Abort):
-        status = Interrupted.exit_code
-    except BrokenPipeError:
-        # The reader left (`| head`); Python would complain once more while closing stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 0
+        status = _report(arguments, Interrupted("interrupted", action="run it again"))
     except Exception as error:  # noqa: BLE001 - the one place where bugs are reported
         status = _bug(arguments, error)
-    sys.exit(status or 0)
+    close_streams()
+    sys.exit(status)
 
 
 def _with_values(arguments: Sequence[str]) -> list[str]:
@@ -351,8 +350,7 @@ def _usage(arguments: list[str], error: Exception) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         Output().result(shown)
         return BadInput.exit_code
-    _report(arguments, BadInput(shown, action=f"`{command} --help` lists what there is"))
-    return BadInput.exit_code
+    return _report(arguments, BadInput(shown, action=f"`{command} --help` lists what there is"))
 
 
 def _bug(arguments: list[str], error: Exception) -> int:
@@ -365,16 +363,14 @@ def _bug(arguments: list[str], error: Exception) -> int:
         action="report it with the traceback above",
     )
     bug.kind = "bug"
-    _report(arguments, bug)
-    return NightlockError.exit_code
+    return _report(arguments, bug)
 
 
-def _report(arguments: list[str], error: NightlockError) -> None:
-    output = Output(json="--json" in arguments)
-    output.note(f"nightlock: {error}")
-    if output.json:
-        from builder.core.document import Failure, document  # noqa: PLC0415
-
-        words = [word for word in arguments if not word.startswith("-")]
-        verb_name = "-".join(words[: 2 if words[:1] == ["engine"] else 1]) or "nightlock"
-        output.document(document(verb_name, result=None, ok=False, error=Failure.of(error)))
+def _report(arguments: list[str], error: NightlockError) -> int:
+    """Say what went wrong outside of any recipe; the document is of the verb that was typed."""
+    words = [word for word in arguments if not word.startswith("-")]
+    typed = "-".join(words[: 2 if words[:1] == ["engine"] else 1])
+    known = {command.name or "" for command in app.registered_commands}
+    known |= {f"engine-{command.name}" for command in engine_app.registered_commands}
+    name = typed if typed in known else "nightlock"
+    return invoke.fail(Output(json="--json" in arguments), name, error)

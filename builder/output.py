@@ -11,10 +11,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+
+from builder.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -113,8 +115,8 @@ class Output:
     json: bool = False
     verbose: bool = False
     events: Path | None = None
-    out: IO[str] = field(default_factory=lambda: sys.stdout)
-    err: IO[str] = field(default_factory=lambda: sys.stderr)
+    out: IO[str] = field(default_factory=lambda: sys.stdout or _nowhere())
+    err: IO[str] = field(default_factory=lambda: sys.stderr or _nowhere())
     phases: dict[str, float] = field(default_factory=dict)
     """Seconds of each finished step, by its name."""
     drawing: threading.Lock = field(default_factory=threading.Lock)
@@ -133,21 +135,34 @@ class Output:
     def result(self, text: str) -> None:
         """Print what was asked for; silent under `--json`, where the document is the result."""
         if not self.json and text:
-            print(text, file=self.out, flush=True)
+            self._print(text, self.out)
 
     def document(self, document: dict[str, Any]) -> None:
         """Print the one document of `--json`."""
         if self.json:
-            print(json.dumps(document, indent=2, ensure_ascii=False), file=self.out, flush=True)
+            self._print(json.dumps(document, indent=2, ensure_ascii=False), self.out)
 
     def note(self, text: str) -> None:
         """Say something to the person who waits."""
-        print(text, file=self.err, flush=True)
+        self._print(text, self.err)
 
     def detail(self, text: str) -> None:
         """Say it only under `--verbose`."""
         if self.verbose:
             self.note(text)
+
+    def check_events(self) -> None:
+        """Raise BadInput when `--events FILE` cannot be written."""
+        if self.events is None:
+            return
+        try:
+            self.events.open("a").close()
+        except OSError as error:
+            raise BadInput(
+                f"--events: the file cannot be written: {error.strerror}",
+                subject=str(self.events),
+                action="name a file in a folder that exists and is yours",
+            ) from error
 
     def event(self, name: str, **fields: object) -> None:
         """Append one NDJSON line to `--events FILE`; `time` is seconds since the epoch."""
@@ -155,6 +170,12 @@ class Output:
             line = json.dumps({"time": round(time.time(), 3), "event": name, **fields}, default=str)
             with self.events.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
+
+    @staticmethod
+    def _print(text: str, stream: IO[str]) -> None:
+        """Print; a reader that left (`| head`) or was never there (`>&-`) stops no work."""
+        with suppress(BrokenPipeError):
+            print(_printable(text, stream), file=stream, flush=True)
 
     @contextmanager
     def step(self, name: str, text: str = "") -> Iterator[None]:
@@ -181,3 +202,25 @@ class Output:
             yield bar
         finally:
             bar.close()
+
+
+def close_streams() -> None:
+    """Flush both streams for good; Python would complain at exit about a reader that left."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is None:
+            continue
+        try:
+            stream.flush()
+        except (BrokenPipeError, OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _nowhere() -> IO[str]:
+    """Stand in for a stream that was closed before we started."""
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
+def _printable(text: str, stream: IO[str]) -> str:
+    """Spell what the stream's encoding cannot, as under LANG=C, with escapes."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)

@@ -16,7 +16,7 @@ from builder.core.spec import GENERAL, ImageSpec
 from builder.core.target import Target
 from builder.core.toolchain import constraints
 from builder.core.wheel_target import WheelTarget
-from builder.errors import Refused
+from builder.errors import NetworkError, Refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +73,21 @@ def _offers(workshop: Workshop, spec: ImageSpec, tags: WheelTarget, one: Wanted)
     seen: list[Bound] = []
     # A mirror may have all of an index in one folder or on one page.
     for place in dict.fromkeys((workshop.indexes.below(root, path), root)):
-        every = read_offers(workshop, one.package, place)
+        try:
+            every = read_offers(workshop, one.package, place)
+        except NetworkError as error:
+            error.action += f"; or state {_policy(one)}"
+            raise
         fitting = every.of_version(one.version)
         if fitting.own or fitting.links:
             return replace(fitting.fitting(one.package, tags), index=place)
         seen.append(every)
     there = {str(row.version) for bound in seen for row in (*bound.own, *bound.links)}
     raise _not_offered(one, seen[0].index, sorted(there))
+
+
+def _policy(one: Wanted) -> str:
+    return f'`{one.package} = "none"` under `lock.companions` of image.toml'
 
 
 def _not_offered(one: Wanted, place: Place, there: list[str]) -> Refused:
@@ -89,7 +97,7 @@ def _not_offered(one: Wanted, place: Place, there: list[str]) -> Refused:
         f"{one.requirement} ({one.why}) is not offered by {place}; {offered}",
         subject=one.package,
         action=f"name a place that has it with --index {place.name}=URL-or-folder, or state "
-        f'`{one.package} = "none"` under `lock.companions` of image.toml',
+        + _policy(one),
     )
     error.findings = (finding(key, subject=one.package, evidence=error.what),)
     return error

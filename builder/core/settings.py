@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class _Table(BaseModel):
@@ -44,7 +45,7 @@ class Settings(_Table):
     `https://forge.example/api/v3/repos/OWNER/NAME`, the folder of a clone, or `none`."""
     registry: str = ""
     """Repository prefix that images are pushed to, as `registry.example/team`."""
-    threads: int = 8
+    threads: Annotated[int, Field(ge=1, le=64)] = 8
     """Downloads at once."""
 
 

@@ -229,7 +229,8 @@ writable = [str(p) for p in pathlib.Path("/opt").rglob("*")
 import click, markupsafe._speedups, yaml
 assert yaml.CSafeLoader
 print(json.dumps({"bad": bad, "strays": strays, "slow": slow,
-    "times": sorted(times), "owners": sorted(owners), "writable": writable, "python": sys.executable, "prefix": sys.prefix,
+    "times": sorted(times), "owners": sorted(owners), "writable": writable,
+    "python": sys.executable, "prefix": sys.prefix,
     "tools": [n for n in ("uv", "pip") if pathlib.Path("/opt/venv/bin", n).exists()
               or pathlib.Path("/usr/local/bin", n).exists()]}))
 """

@@ -162,8 +162,12 @@ def test_the_flashinfer_index_that_is_down_is_named(project: CudaProject) -> Non
     """`match` needs it; both ways out are told."""
     project.spec(MATCH)
     project.tiny.settings.indexes["flashinfer"] = "http://127.0.0.1:9/whl"
-    with pytest.raises(NetworkError, match=r"the index flashinfer at http://127\.0\.0\.1:9/whl"):
+    with pytest.raises(
+        NetworkError, match=r"the index flashinfer at http://127\.0\.0\.1:9/whl"
+    ) as caught:
         project.run()
+    assert "--index flashinfer=URL-or-folder" in caught.value.action
+    assert '`flashinfer-jit-cache = "none"` under `lock.companions`' in caught.value.action
 
 
 def test_jit_needs_nvcc(project: CudaProject, monkeypatch: pytest.MonkeyPatch) -> None:

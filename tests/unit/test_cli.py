@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from builder import cli, errors
+from builder import cli, errors, invoke
 from builder.commands.context import Context, Outcome
 from builder.core.document import Result
 
@@ -218,3 +219,96 @@ def test_readme_and_help_agree(project_root: Path, update_golden: bool) -> None:
         path.write_text(expected)
         text = expected
     assert expected == text
+
+
+@pytest.mark.parametrize("closed", ["1", "2"])
+def test_a_closed_stream_changes_no_answer(closed: str, project_root: Path) -> None:
+    """`>&-` and a reader that left stop no work, and the exit code stays true."""
+    command = f'"{sys.executable}" -m builder explain C35'
+    for shell in (f"{command} {closed}>&-", f"{command} {closed}> >(true)"):
+        ran = subprocess.run(
+            ["bash", "-c", shell],
+            cwd=project_root,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert 0 == ran.returncode
+        assert "Traceback" not in ran.stderr
+        assert "Exception ignored" not in ran.stderr
+
+
+def test_ctrl_c_is_answered_in_words_and_as_a_document(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when it comes while the command line is still being read."""
+
+    def interrupted(*_arguments: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(typer.main, "get_command", interrupted)
+    with pytest.raises(SystemExit) as left:
+        cli.main(["doctor", "--json"])
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert (130, "nightlock/doctor/1") == (left.value.code, document["schema"])
+    assert document["error"]["action"]
+    assert "interrupted" in said.err
+
+
+def test_an_unknown_verb_has_a_document_of_the_program(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """No schema is made up for what does not exist."""
+    with pytest.raises(SystemExit):
+        cli.main(["nosuch", "--json"])
+    assert "nightlock/nightlock/1" == json.loads(capsys.readouterr().out)["schema"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["render", "cpu", "--no-base", "--out", "{file}"], 2),
+        (["render", "cpu", "--no-base", "--out", "{file}/below"], 2),
+        (["fetch", "cpu", "--events", "{folder}/no/such/file"], 2),
+    ],
+)
+def test_what_the_file_system_refuses_is_no_bug(
+    arguments: list[str], status: int, tmp_path: Path, project_root: Path
+) -> None:
+    """A path that was typed and cannot be used is bad input, in words."""
+    file = tmp_path / "file"
+    file.write_text("here already")
+    ran = nightlock(
+        *(word.format(file=file, folder=tmp_path) for word in arguments), cwd=project_root
+    )
+    assert (status, "here already") == (ran.returncode, file.read_text())
+    assert "Traceback" not in ran.stderr
+    assert "  do: " in ran.stderr
+
+
+def test_a_state_folder_of_somebody_else_is_the_outside(tmp_path: Path) -> None:
+    """The person is told which path, and no traceback."""
+    error = PermissionError(13, "Permission denied", str(tmp_path / "state"))
+    known = invoke.of_os_error(error, [])
+    assert known is not None
+    assert (4, str(tmp_path / "state")) == (known.exit_code, known.subject)
+    assert invoke.of_os_error(OSError(5, "Input/output error"), []) is None
+
+
+def test_the_current_folder_may_be_gone(tmp_path: Path, project_root: Path) -> None:
+    """It is said in words."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    ran = subprocess.run(
+        ["bash", "-c", f'rmdir "$PWD"; exec "{sys.executable}" -P -m builder explain C35'],
+        cwd=gone,
+        env={**os.environ, "PYTHONPATH": str(project_root)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert 2 == ran.returncode
+    assert "was deleted" in ran.stderr
