@@ -79,7 +79,8 @@ def _reasons(machine: Machine, needed: int) -> Iterator[NightlockError]:
         yield ToolMissing(
             "a private engine needs root",
             subject="uid",
-            action=f"run `sudo nightlock engine start`, or {_OWN_ENGINE}",
+            action=f"become root for the whole chain (`sudo .venv/bin/nightlock quickstart`), or "
+            f"{_OWN_ENGINE}",
         )
     lacks = package_refusal(machine)
     if lacks is not None:

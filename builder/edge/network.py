@@ -19,7 +19,6 @@ from builder.edge import process
 from builder.errors import CommandFailed
 
 _SYSCTLS = Path("/proc/sys")
-_LINKS = Path("/sys/class/net")
 _PROGRAMS = {4: "iptables", 6: "ip6tables"}
 
 # linux/sockios.h; there is no `ip` on a slim system.
