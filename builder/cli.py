@@ -97,6 +97,18 @@ def lock(
         list[str] | None,
         typer.Option("--upgrade-package", metavar="NAME", help="Let this move (repeatable)."),
     ] = None,
+    import_from: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Prefer the pins of a requirements.txt."),
+    ] = None,
+    cross_check: Annotated[
+        Literal["pip-tools", "pip-lock"] | None,
+        typer.Option(
+            "--cross-check",
+            metavar="[=pip-tools|pip-lock]",
+            help="Ask a second resolver, in the image's base; bare: pip-tools.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write there, not to lock/IMAGE.")
     ] = None,
@@ -114,6 +126,8 @@ def lock(
         platforms=tuple(platform or ()),
         upgrade=upgrade,
         upgrade_packages=tuple(upgrade_package or ()),
+        import_from=import_from,
+        cross_check=cross_check,
         out=out,
     )
 
@@ -124,6 +138,29 @@ def fetch(context: Context, image: Image) -> Outcome[Any]:
     from builder.commands import fetch as recipe  # noqa: PLC0415
 
     return recipe.run(context, image)
+
+
+@verb("export")
+def export(
+    context: Context,
+    image: Image,
+    style: Annotated[
+        Literal["requirements", "pylock"], typer.Option("--format", help="What to write.")
+    ] = "requirements",
+    urls: Annotated[
+        bool, typer.Option("--urls", help="Name each file's address; a pylock always does.")
+    ] = False,
+    platform: Annotated[
+        str, typer.Option("--platform", metavar="OS/ARCH", help="Which, of several.")
+    ] = "",
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write there, not to stdout.")
+    ] = None,
+) -> Outcome[Any]:
+    """Write one platform of a lock for pip, uv and others: requirements or PEP 751 pylock."""
+    from builder.commands import export as recipe  # noqa: PLC0415
+
+    return recipe.run(context, image, style=style, urls=urls, platform=platform, out=out)
 
 
 @verb("render")
@@ -274,7 +311,7 @@ def root(
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = _with_values(sys.argv[1:] if argv is None else argv)
     signal.signal(signal.SIGTERM, _terminate)
     try:
         parsed = typer.main.get_command(app).main(
@@ -289,6 +326,18 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         status = _bug(arguments, error)
     close_streams()
     sys.exit(status)
+
+
+def _with_values(arguments: Sequence[str]) -> list[str]:
+    """Complete options whose value may be left out: Typer has no such thing.
+
+    As everywhere, such a value is given with `=`; what follows after a space is an argument.
+    """
+    end = list(arguments).index("--") if "--" in arguments else len(arguments)
+    return [
+        "--cross-check=pip-tools" if text == "--cross-check" and number < end else text
+        for number, text in enumerate(arguments)
+    ]
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:

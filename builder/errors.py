@@ -26,6 +26,7 @@ Anything else that escapes is our bug: exit code 3, with the traceback.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
 _E = TypeVar("_E", bound=BaseException)
 _PRECEDENCE = (3, 2, 4, 1)
 """Exit codes, the one that counts most first; all others come last."""
+_CREDENTIALS = re.compile(r"\b(https?://)[^/\s@'\"]+@")
+
+
+def redacted(text: str) -> str:
+    """Take credentials out of every web address in a text."""
+    return _CREDENTIALS.sub(r"\1", text)
 
 
 class NightlockError(Exception):
@@ -44,6 +51,8 @@ class NightlockError(Exception):
     exit_code = 3
 
     def __init__(self, what: str, *, subject: str = "", action: str = "") -> None:
+        # Whatever program or library the words came from: no message holds a password.
+        what, subject, action = redacted(what), redacted(subject), redacted(action)
         super().__init__(what)
         self.what = what
         """What failed, as one sentence."""
@@ -99,7 +108,7 @@ class BootFailed(Refused):
         super().__init__(what, subject=subject, action=action)
         self.status = status
         """Exit status of the container; 0 while it runs."""
-        self.tail = tail
+        self.tail = redacted(tail)
 
     def __str__(self) -> str:
         quoted = "".join(f"\n  | {line}" for line in self.tail.splitlines())
@@ -178,7 +187,7 @@ class CommandFailed(Outside):
         super().__init__(what, subject=subject, action=action)
         self.status = status
         """Exit status; negative: the signal that ended it; 0: it did not end, and we ended it."""
-        self.tail = tail
+        self.tail = redacted(tail)
         """Last lines of its standard error (or output)."""
 
     def __str__(self) -> str:

@@ -19,7 +19,7 @@ from builder.edge import apt, files, mmdebstrap, process, uv
 from builder.edge.engine import find_engine, probe_buildkit, probe_info
 from builder.edge.machine import read_machine
 from builder.edge.userconfig import read_user_config
-from builder.errors import CommandFailed, NightlockError
+from builder.errors import CommandFailed, NightlockError, redacted
 
 
 class DoctorResult(Result):
@@ -100,14 +100,15 @@ def _indexes(context: Context) -> Iterator[Check]:
         yield doctor.from_error("pip's and uv's configuration", error)
         return
     own = context.settings.indexes
-    where = own.get(GENERAL, config.general.value)
+    where = redacted(own.get(GENERAL, config.general.value))
     origin = "setting indexes" if GENERAL in own else config.general.origin
     yield doctor.ok(f"index {GENERAL}", f"{where} ({origin})")
     for name in sorted({*DEFAULT_URLS, *own} - {GENERAL}):
         origin = "setting indexes" if name in own else "default"
-        yield doctor.ok(f"index {name}", f"{own.get(name) or DEFAULT_URLS[name]} ({origin})")
+        where = redacted(own.get(name) or DEFAULT_URLS[name])
+        yield doctor.ok(f"index {name}", f"{where} ({origin})")
     for place in context.settings.find_links:
-        yield doctor.ok("find-links", f"{place} (setting find_links)")
+        yield doctor.ok("find-links", f"{redacted(place)} (setting find_links)")
     for label, entries in (
         ("more indexes", config.extra_indexes),
         ("find-links", config.find_links),

@@ -63,7 +63,7 @@ def run(context: Context, image: str, *, lock: Lock | None = None) -> Outcome[Fe
         files.require_free(store.root, missing, f"fetching {image}")
         label = f"fetching {len(missing_wheels) + len(missing_debs)} files, {missing / 1e6:,.0f} MB"
         with context.output.step("fetch", label), context.output.bar("fetch", missing) as bar:
-            _fetch_wheels(context, image, store, missing_wheels, bar.advance)
+            _fetch_wheels(context, image, lock, store, missing_wheels, bar.advance)
             _fetch_debs(context, lock, store, missing_debs, bar.advance)
             _fetch_base_maker(context, missing_debs)
     counts = Counter(pin.index for pin in missing_wheels)
@@ -83,6 +83,7 @@ def run(context: Context, image: str, *, lock: Lock | None = None) -> Outcome[Fe
 def _fetch_wheels(
     context: Context,
     image: str,
+    lock: Lock,
     store: Store,
     pins: Sequence[WheelPin],
     on_bytes: Callable[[int], None],
@@ -91,17 +92,19 @@ def _fetch_wheels(
         return
     # Imported late, as below: HTTP and HTML cost 0.4 s, and most calls find everything here.
     from builder.edge import wheelhouse  # noqa: PLC0415
-    from builder.edge.download import open_client  # noqa: PLC0415
-    from builder.edge.index import Indexes  # noqa: PLC0415
-    from builder.edge.userconfig import read_user_config  # noqa: PLC0415
+    from builder.edge.reach import open_indexes  # noqa: PLC0415
 
     settings = context.settings
-    config = read_user_config(os.environ)
-    with open_client(config, connections=2 * settings.threads) as client:
+    with open_indexes(
+        settings,
+        os.environ,
+        connections=2 * settings.threads,
+        nightlies=[lock.header.vllm],
+    ) as indexes:
         wheelhouse.fetch_wheels(
             pins,
             store,
-            Indexes(client, config, settings),
+            indexes,
             image=image,
             threads=settings.threads,
             on_bytes=on_bytes,

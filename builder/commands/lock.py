@@ -10,7 +10,10 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from builder.commands import cross_check as cross_checks
+from builder.commands import lock_import
 from builder.commands.context import Context, Outcome
+from builder.commands.cross_check import SecondOpinion
 from builder.commands.lock_check import check_locks
 from builder.commands.lock_image import Job, known_packages, lock_jobs
 from builder.commands.lock_result import (
@@ -26,19 +29,20 @@ from builder.commands.lock_workshop import Workshop
 from builder.core.assembly import assemble, problems
 from builder.core.diff_commits import PROJECTS
 from builder.core.finding import Finding
+from builder.core.imported import Imported
 from builder.core.indexes import check_sources
 from builder.core.keys import finding
 from builder.core.lock import Lock, ResolverTable
+from builder.core.second_opinion import Method
 from builder.core.sets import Group, groups
 from builder.core.settings import Settings
 from builder.core.spec import ImageSpec
 from builder.edge import debs, uv
 from builder.edge import project as projects
-from builder.edge.download import open_client
 from builder.edge.history import Forge
-from builder.edge.index import Indexes
+from builder.edge.reach import open_indexes
 from builder.edge.store import Store
-from builder.edge.userconfig import UserConfig, read_user_config
+from builder.edge.userconfig import UserConfig
 from builder.edge.wheels import WheelReader
 from builder.errors import BadInput, LockFileError
 
@@ -64,31 +68,35 @@ def run(
     platforms: Sequence[str] = (),
     upgrade: bool = False,
     upgrade_packages: Sequence[str] = (),
+    import_from: Path | None = None,
+    cross_check: Method | None = None,
     out: Path | None = None,
 ) -> Outcome[LockResult]:
     """Lock images and sets; of one set nothing is written unless every image of it is fit.
 
     `indexes` are `NAME=URL-or-folder`; `channel` and `commit` replace what image.toml says. `out`
-    takes the files of one image, or a folder for each of several.
+    takes the files of one image, or a folder for each of several. `import_from` is a lock of
+    pip-compile or uv, whose versions are preferred; `cross_check` asks a second resolver.
     """
     found = groups(
         names, projects.read_sets(context.project), projects.image_names(context.project)
     )
     images = [image for group in found for image in group.images]
     specs = {name: projects.read_spec(context.project, name) for name in images}
-    if check:
-        return check_locks(
-            [(spec, projects.lock_folder(context.project, name)) for name, spec in specs.items()]
-        )
     settings = with_indexes(context.settings, indexes)
-    config = read_user_config(os.environ)
-    findings = _ignored(config)
+    if check:
+        folders = {name: projects.lock_folder(context.project, name) for name in images}
+        return check_locks(context, settings, [(specs[name], folders[name]) for name in images])
+    imported = lock_import.read(import_from) if import_from is not None else None
     result = LockResult(locks=[])
-    with open_client(config, connections=8 * settings.threads) as client:
+    with open_indexes(settings, os.environ, connections=8 * settings.threads) as reach:
+        findings = _ignored(reach.config)
         workshop = Workshop(
-            indexes=Indexes(client, config, settings),
-            reader=WheelReader(client, Store(context.places.store), context.places.cache / "facts"),
-            config=config,
+            indexes=reach,
+            reader=WheelReader(
+                reach.client, Store(context.places.store), context.places.cache / "facts"
+            ),
+            config=reach.config,
             cache=context.places.cache,
             threads=settings.threads,
             output=context.output,
@@ -102,13 +110,15 @@ def run(
                     platforms=platforms,
                     upgrade=upgrade,
                     upgrade_packages=upgrade_packages,
+                    imported=imported,
                 )
                 for name in group.images
             ]
             for job in jobs:
                 check_sources(job.spec, settings.indexes)
+            opinion = cross_checks.prepare(context, jobs, cross_check) if cross_check else None
             chosen = _choose(context, workshop, group, jobs, commit)
-            made = _make(context, workshop, jobs, chosen)
+            made = _make(context, workshop, jobs, chosen, opinion)
             findings += chosen.findings
             result.skipped += [str(skip) for skip in chosen.skipped if not skip.quiet]
             findings += [row for one in made for row in one.findings]
@@ -160,6 +170,7 @@ def _job(
     platforms: Sequence[str],
     upgrade: bool,
     upgrade_packages: Sequence[str],
+    imported: Imported | None,
 ) -> Job:
     unknown = sorted(set(platforms) - set(spec.image.platforms))
     if unknown:
@@ -183,6 +194,7 @@ def _job(
         platforms=tuple(platforms) or tuple(spec.image.platforms),
         moving=moving,
         upgrade=upgrade,
+        imported=imported,
     )
 
 
@@ -222,7 +234,13 @@ def _choose(
     return chosen
 
 
-def _make(context: Context, workshop: Workshop, jobs: Sequence[Job], chosen: Chosen) -> list[_Made]:
+def _make(
+    context: Context,
+    workshop: Workshop,
+    jobs: Sequence[Job],
+    chosen: Chosen,
+    opinion: SecondOpinion | None,
+) -> list[_Made]:
     pairs = [f"{job.spec.name} {platform}" for job in jobs for platform in job.platforms]
     with context.output.step("resolve", f"resolving {', '.join(pairs)}"):
         resolved = lock_jobs(context, workshop, jobs, chosen)
@@ -235,6 +253,8 @@ def _make(context: Context, workshop: Workshop, jobs: Sequence[Job], chosen: Cho
             for platform, content in locked.items()
             for row in problems(job.spec, platform, content, chosen.commit)
         ]
+        found += lock_import.findings(workshop, job, locked)
+        found += opinion.differences(workshop, job, locked) if opinion else []
         lock = assemble(
             job.spec, locked, job.previous, resolver, digest=job.digest, commit=chosen.commit
         )

@@ -14,6 +14,7 @@ from builder.commands.lock_wheels import Before, Order, lock_wheels, read_source
 from builder.commands.lock_workshop import Workshop
 from builder.core.assembly import LockedPlatform, LockedWheel
 from builder.core.distribution import of_metadata
+from builder.core.imported import Imported
 from builder.core.lock import DebPin, Lock, WheelPin
 from builder.core.releases import pinned
 from builder.core.spec import ImageSpec
@@ -37,12 +38,15 @@ class Job:
     """Packages that may move, by name."""
     upgrade: bool
     """Whether all may."""
+    imported: Imported | None = None
+    """Another tool's lock, whose versions are preferred."""
 
     def before(self, platform: str, *, tools: bool = False) -> Before:
         """Say what of the earlier lock may be kept."""
         content = self.previous.platforms.get(platform) if self.previous else None
+        imported = self._imported(platform) if not tools else ()
         if self.previous is None or content is None:
-            return Before(decided=self.moving)
+            return Before(decided=self.moving, imported=imported)
         pins = self.previous.tools(platform) if tools else content.wheels
         rows = {name: row for name, row in content.meta.items() if isinstance(row, dict)}
         return Before(
@@ -53,7 +57,14 @@ class Job:
                 if "hash_from" in rows.get(pin.name, {})
             },
             decided=self.moving,
+            imported=imported,
         )
+
+    def _imported(self, platform: str) -> tuple[WheelPin, ...]:
+        if self.imported is None:
+            return ()
+        pins = self.imported.preferences(target_of(self.spec, platform).environment)
+        return tuple(pin for pin in pins if pin.name not in self.moving)
 
 
 @dataclass(slots=True)
@@ -65,6 +76,7 @@ class _Parts:
     debs: tuple[DebPin, ...] = ()
     overrides: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    asked: Order | None = None
 
 
 def lock_jobs(
@@ -134,22 +146,20 @@ def _lock_image(workshop: Workshop, job: Job, platform: str, chosen: Chosen, par
     name = canonicalize_name(spec.lock.package)
     bound = {name: vllm, **beside.bound}
     part.notes, part.overrides = beside.notes, beside.overrides
-    part.wheels = lock_wheels(
-        workshop,
-        Order(
-            image=spec.name,
-            target=tags,
-            environment=target.environment,
-            requirements=(
-                *pinned(spec.lock.requirements, name, str(wheel.version)),
-                *beside.requirements,
-            ),
-            constraints=(*spec.lock.constraints, *beside.constraints),
-            overrides=(*spec.lock.overrides, *beside.overrides),
-            bound={**bound, **read_sources(workshop, spec, tags, bound.keys())},
-            before=job.before(platform),
+    part.asked = Order(
+        image=spec.name,
+        target=tags,
+        environment=target.environment,
+        requirements=(
+            *pinned(spec.lock.requirements, name, str(wheel.version)),
+            *beside.requirements,
         ),
+        constraints=(*spec.lock.constraints, *beside.constraints),
+        overrides=(*spec.lock.overrides, *beside.overrides),
+        bound={**bound, **read_sources(workshop, spec, tags, bound.keys())},
+        before=job.before(platform),
     )
+    part.wheels = lock_wheels(workshop, part.asked)
 
 
 def _locked(part: _Parts) -> LockedPlatform:
@@ -159,6 +169,8 @@ def _locked(part: _Parts) -> LockedPlatform:
         debs=part.debs,
         overrides=part.overrides,
         notes=part.notes,
+        requirements=part.asked.requirements if part.asked else (),
+        constraints=part.asked.constraints if part.asked else (),
     )
 
 

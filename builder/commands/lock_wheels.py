@@ -30,6 +30,14 @@ class Before:
     """sha256 → who gave it."""
     decided: frozenset[str] = frozenset()
     """Packages whose move the person asked for by name."""
+    imported: tuple[WheelPin, ...] = ()
+    """Versions of another tool's lock, which win over the earlier ones; without files."""
+
+    @property
+    def preferences(self) -> tuple[WheelPin, ...]:
+        """Versions to keep where nothing speaks against it."""
+        names = {pin.name for pin in self.imported}
+        return (*(pin for pin in self.pins if pin.name not in names), *self.imported)
 
     def pin(self, name: str) -> WheelPin | None:
         """Find what was locked for a package."""
@@ -117,7 +125,7 @@ def _resolve(workshop: Workshop, order: Order, asked: Sequence[str]) -> list[Res
         constraints=order.constraints,
         overrides=order.overrides,
         pages=pages,
-        preferences=order.before.pins,
+        preferences=order.before.preferences,
     )
     text = uv.resolve(question, general, index_url, workshop.config, workshop.cache / "uv")
     return parse_pylock(text, str(general))

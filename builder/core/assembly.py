@@ -72,6 +72,10 @@ class LockedPlatform:
     """What companion rules replaced beyond image.toml (PEP 508)."""
     notes: tuple[str, ...] = ()
     """What the person should know of how it came about."""
+    requirements: tuple[str, ...] = ()
+    """What was resolved (PEP 508): the image's, with vLLM and companions pinned."""
+    constraints: tuple[str, ...] = ()
+    """What narrowed it: the image's, and those of rules."""
 
     def judge_overlaps(self, winners: Sequence[Winner]) -> Judgement:
         """Find paths that several wheels ship, and say who wins each."""

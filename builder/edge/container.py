@@ -41,7 +41,8 @@ from builder.errors import BootFailed, DiskFull, EngineError, NetworkError, Port
 
 _API_SECONDS = 60
 _REMOVE_SECONDS = 20
-_BROKEN = (DockerException, requests.exceptions.RequestException, OSError)
+BROKEN = (DockerException, requests.exceptions.RequestException, OSError)
+"""What the engine's client raises."""
 
 
 class _Booted(DockerContainer):
@@ -71,10 +72,10 @@ def boot(engine: Engine, plan: BootPlan, log: Path, seconds: float) -> Iterator[
     """
     run = secrets.token_hex(8)
     with ExitStack() as stack:
-        client = stack.enter_context(_client(engine, _API_SECONDS))
-        remove_leftovers(client, same_machine=_is_local(engine))
+        client = stack.enter_context(open_client(engine, _API_SECONDS))
+        remove_leftovers(client, same_machine=is_local(engine))
         grace = [0.0]
-        stack.callback(lambda: _remove(client, run, grace[0]))
+        stack.callback(lambda: remove_run(client, run, grace[0]))
         number = _start(engine, plan, run, seconds)
         output = stack.enter_context(LogFile(log))
         server = Server(_address(engine, client, number, plan.port), output)
@@ -83,7 +84,7 @@ def boot(engine: Engine, plan: BootPlan, log: Path, seconds: float) -> Iterator[
             follower.start()
             # After the container is gone, before the log file is closed: callbacks run in reverse.
             stack.callback(follower.join, 10)
-        stack.callback(lambda: _remove(client, run, grace[0]))
+        stack.callback(lambda: remove_run(client, run, grace[0]))
         yield server
         grace[0] = plan.grace
 
@@ -95,7 +96,7 @@ def pull(engine: Engine, image: str, on_layer: Callable[[str], None]) -> None:
     """
     name, _, digest = image.partition("@")
     try:
-        with _client(engine, 600) as client:
+        with open_client(engine, 600) as client:
             try:
                 client.images.get(image)
             except ImageNotFound:
@@ -104,13 +105,13 @@ def pull(engine: Engine, image: str, on_layer: Callable[[str], None]) -> None:
                         on_layer(str(event.get("id", "")))
                     if "error" in event:
                         raise _not_pulled(str(event["error"]), image) from None
-    except _BROKEN as error:
+    except BROKEN as error:
         raise _not_pulled(str(error), image) from error
 
 
 def describe(engine: Engine) -> Machine:
     """Say what machine the engine runs on; raises EngineError."""
-    with _explained(engine), _client(engine, _API_SECONDS) as client:
+    with explained(engine), open_client(engine, _API_SECONDS) as client:
         info = client.info()
     return Machine(
         system=str(info.get("OperatingSystem", "")),
@@ -126,7 +127,7 @@ def describe(engine: Engine) -> Machine:
 def remove_leftovers(client: docker.DockerClient, *, same_machine: bool) -> list[str]:
     """Remove containers of nightlock processes that are dead; return their names."""
     removed = []
-    with suppress(*_BROKEN):
+    with suppress(*BROKEN):
         for container in client.containers.list(all=True, filters={"label": RUN_LABEL}):
             whose = Owner.parse(container.labels.get(OWNER_LABEL, ""))
             if whose is not None and owner.is_dead(whose, same_machine=same_machine):
@@ -138,8 +139,8 @@ def remove_leftovers(client: docker.DockerClient, *, same_machine: bool) -> list
 
 def _start(engine: Engine, plan: BootPlan, run: str, seconds: float) -> str:
     """Create and start it; return the container's id."""
-    local = _is_local(engine)
-    with _explained(engine):
+    local = is_local(engine)
+    with explained(engine):
         with _environment_kept():
             booted = _Booted(plan.image, docker_client_kw=_client_options(engine, seconds))
         # Its prefix for Docker Hub mirrors would change which image this is.
@@ -166,7 +167,7 @@ def _start(engine: Engine, plan: BootPlan, run: str, seconds: float) -> str:
             booted.start()
     except APIError as error:
         raise _not_started(error, plan) from error
-    except _BROKEN as error:
+    except BROKEN as error:
         raise EngineError(
             f"the engine did not start the container within {seconds:g} s: {error}",
             subject=plan.image,
@@ -208,11 +209,11 @@ def _not_pulled(said: str, image: str) -> Exception:
     )
 
 
-def _remove(client: docker.DockerClient, run: str, grace: float) -> None:
+def remove_run(client: docker.DockerClient, run: str, grace: float) -> None:
     """Stop and remove what carries our label, also when its creation was cut short."""
-    with _undisturbed(), suppress(*_BROKEN):
+    with _undisturbed(), suppress(*BROKEN):
         for container in client.containers.list(all=True, filters={"label": f"{RUN_LABEL}={run}"}):
-            with suppress(*_BROKEN):
+            with suppress(*BROKEN):
                 if grace:
                     container.stop(timeout=round(grace))
             with suppress(NotFound):
@@ -222,12 +223,12 @@ def _remove(client: docker.DockerClient, run: str, grace: float) -> None:
 def _watch(engine: Engine, number: str, server: Server) -> None:
     try:
         # No time limit: the engine answers when the container ends.
-        with _client(engine, None) as client:
+        with open_client(engine, None) as client:
             status = client.api.wait(number, timeout=None)
             state = client.api.inspect_container(number).get("State", {})
     except NotFound:
         server.ended(Exit(code=137, error="somebody removed the container"))
-    except _BROKEN as error:
+    except BROKEN as error:
         server.ended(Exit(code=-1, error=f"the engine stopped answering: {error}"))
     else:
         server.ended(
@@ -241,7 +242,7 @@ def _watch(engine: Engine, number: str, server: Server) -> None:
 
 def _follow(engine: Engine, number: str, output: LogFile) -> None:
     try:
-        with suppress(*_BROKEN), _client(engine, None) as client:
+        with suppress(*BROKEN), open_client(engine, None) as client:
             for piece in client.api.logs(number, stream=True, follow=True, timestamps=True):
                 output.add(piece)
     finally:
@@ -249,11 +250,11 @@ def _follow(engine: Engine, number: str, output: LogFile) -> None:
 
 
 def _address(engine: Engine, client: docker.DockerClient, number: str, port: int) -> str:
-    with _explained(engine):
+    with explained(engine):
         network: Mapping[str, Any] = client.api.inspect_container(number)["NetworkSettings"]
     bound = (network.get("Ports") or {}).get(f"{port}/tcp") or [{}]
     host = "127.0.0.1"
-    if not _is_local(engine):
+    if not is_local(engine):
         far = urlsplit(engine.host).hostname
         bridge = (network.get("Networks") or {}).get("bridge") or {}
         host = far or str(bridge.get("Gateway") or host)
@@ -261,7 +262,7 @@ def _address(engine: Engine, client: docker.DockerClient, number: str, port: int
     return f"http://{host}:{bound[0].get('HostPort') or port}"
 
 
-def _is_local(engine: Engine) -> bool:
+def is_local(engine: Engine) -> bool:
     """Whether the engine sees our files and our loopback.
 
     A socket handed into a container speaks for an engine outside of it.
@@ -278,7 +279,8 @@ def _client_options(engine: Engine, seconds: float | None) -> dict[str, Any]:
 
 
 @contextmanager
-def _client(engine: Engine, seconds: float | None) -> Iterator[docker.DockerClient]:
+def open_client(engine: Engine, seconds: float | None) -> Iterator[docker.DockerClient]:
+    """Speak to the engine; `seconds` is the limit of one answer, None for no limit."""
     client = docker.from_env(**_client_options(engine, seconds))
     try:
         yield client
@@ -287,10 +289,11 @@ def _client(engine: Engine, seconds: float | None) -> Iterator[docker.DockerClie
 
 
 @contextmanager
-def _explained(engine: Engine) -> Iterator[None]:
+def explained(engine: Engine) -> Iterator[None]:
+    """Turn what the engine's client raises into EngineError."""
     try:
         yield
-    except _BROKEN as error:
+    except BROKEN as error:
         raise EngineError(
             f"the engine does not answer as it should: {error}",
             subject=engine.host,

@@ -8,7 +8,8 @@ from importlib import resources
 from pathlib import Path
 
 from builder.edge import files
-from builder.edge.store import link
+from builder.edge.pool import Stop, each
+from builder.edge.store import link, verified
 
 
 def read_programs() -> dict[str, bytes]:
@@ -33,21 +34,34 @@ def read_templates(project: Path) -> dict[str, str]:
 def write_context(folder: Path, texts: Mapping[str, bytes], links: Mapping[str, Path]) -> None:
     """Fill an empty folder; both map a name inside it, with folders, to its content.
 
-    Modes do not depend on the caller's umask: BuildKit copies them into the image.
+    `links` lead to files of the store. Modes do not depend on the caller's umask: BuildKit copies them into the image.
+
+    Raises HashMismatch when the disk damaged a file of the store, DiskFull.
     """
+
+    def link_verified(row: tuple[str, Path], _: Stop) -> None:
+        name, source = row
+        link(verified(source, name), folder / name)
+
     for name, data in texts.items():
         files.write(folder / name, data)
-    for name, source in links.items():
-        link(source, folder / name)
+    each(link_verified, links.items(), threads=4)
     for path in folder.rglob("*"):
         if path.is_dir():
             path.chmod(0o755)
 
 
 def installed_bytes(wheels: Iterable[Path]) -> int:
-    """Bytes that wheels hold unpacked, read from their directories."""
+    """Bytes that wheels of the store hold unpacked, read from their directories.
+
+    Raises HashMismatch when the disk damaged one.
+    """
     total = 0
     for path in wheels:
-        with zipfile.ZipFile(path) as wheel:
-            total += sum(entry.file_size for entry in wheel.infolist())
+        try:
+            with zipfile.ZipFile(path) as wheel:
+                total += sum(entry.file_size for entry in wheel.infolist())
+        except zipfile.BadZipFile:
+            verified(path, "a wheel")
+            raise
     return total

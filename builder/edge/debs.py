@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
@@ -17,12 +18,12 @@ from builder.core.settings import DebianSettings
 from builder.core.spec import BaseTable
 from builder.edge import files
 from builder.edge.apt import AptRoot, host_sources, network_configuration
-from builder.edge.download import download
+from builder.edge.download import download, is_there, open_client
+from builder.edge.pool import Stop, each
 from builder.edge.store import Store, hash_file
+from builder.edge.userconfig import read_user_config
 from builder.errors import AptDrift, BadInput, NetworkError, NotOffered
 
-_TIMEOUT = httpx.Timeout(30, connect=15, pool=None)
-"""Seconds without a byte; connections are shared, so waiting for one is no failure."""
 _GONE = (0, 404, 410)
 """Statuses that mean `no such file`; 0 is a folder that lacks it."""
 
@@ -110,7 +111,7 @@ def fetch_debs(
             raise _Stopped
         on_bytes(amount)
 
-    with _client() as client, ThreadPoolExecutor(threads) as pool:
+    with _client(threads) as client, ThreadPoolExecutor(threads) as pool:
 
         def bring(pin: DebPin) -> bool:
             urls = [(folder / pin.file).absolute().as_uri() for folder in folders]
@@ -204,10 +205,44 @@ class _Counted:
         self._sum = 0
 
 
-def _client() -> httpx.Client:
-    """Reach the archives as this machine's apt does."""
-    mounts = {
-        pattern: httpx.HTTPTransport(proxy=proxy) if proxy else httpx.HTTPTransport()
-        for pattern, proxy in debian.proxies(network_configuration()).items()
-    }
-    return httpx.Client(timeout=_TIMEOUT, follow_redirects=True, mounts=mounts)
+def find_gone(
+    pins: Sequence[DebPin],
+    where: Mapping[str, Sequence[str]],
+    *,
+    snapshot: str = "",
+    threads: int = 8,
+    on_deb: Callable[[], None] = lambda: None,
+) -> tuple[list[DebPin], list[NetworkError]]:
+    """List the .debs that no source has any more, and what could not be asked; by HEAD alone.
+
+    Parameters as `fetch_debs`.
+    """
+    down: list[NetworkError] = []
+
+    def look(pin: DebPin, stop: Stop) -> bool:
+        stop.check()
+        refused: NetworkError | None = None
+        for url in candidates(pin, where, snapshot):
+            try:
+                if is_there(client, url):
+                    on_deb()
+                    return True
+            except NetworkError as error:
+                refused = error
+        on_deb()
+        if refused is not None:
+            down.append(refused)
+        return refused is not None
+
+    with _client(threads) as client:
+        there = each(look, pins, threads=threads)
+    return [pin for pin, found in zip(pins, there, strict=True) if not found], down
+
+
+def _client(threads: int) -> httpx.Client:
+    """Reach the archives as wheels are reached, through the proxies of this machine's apt."""
+    return open_client(
+        read_user_config(os.environ),
+        connections=2 * threads,
+        proxies=debian.proxies(network_configuration()),
+    )

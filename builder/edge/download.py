@@ -30,14 +30,23 @@ _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _NO_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
 
 
-def open_client(config: UserConfig, *, connections: int = 16) -> httpx.Client:
+def open_client(
+    config: UserConfig, *, connections: int = 16, proxies: Mapping[str, str] | None = None
+) -> httpx.Client:
     """Open a client with the user's credentials, proxy and CA; proxy variables count as well.
+
+    `proxies` maps URL patterns to proxies that win over all others there, "" for none.
 
     Raises BadInput when the file of CA certificates cannot be read.
     """
+    verify = _context(config)
     return httpx.Client(
         auth=_Credentials(config.credentials),
-        verify=_context(config),
+        verify=verify,
+        mounts={
+            pattern: httpx.HTTPTransport(verify=verify, proxy=proxy or None)
+            for pattern, proxy in (proxies or {}).items()
+        },
         proxy=config.proxy or None,
         follow_redirects=True,
         timeout=httpx.Timeout(30, connect=15, pool=None),
@@ -61,6 +70,35 @@ def get(client: httpx.Client, url: str, headers: Mapping[str, str] | None = None
             _wait(error, url, tries)
         else:
             return response
+
+
+def is_there(client: httpx.Client, url: str) -> bool:
+    """Whether a file is there, by HEAD, or by a first byte where HEAD is not allowed.
+
+    Takes `file:` URLs too. Raises NetworkError when the server is out of reach, NotOffered when it
+    wants credentials.
+    """
+    if url.startswith("file:"):
+        return path_of(url).is_file()
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            response = client.head(url)
+            if response.status_code in (405, 501):
+                span = {"Range": "bytes=0-0", **_AS_IT_IS}
+                with client.stream("GET", url, headers=span) as response:
+                    _refuse(response)
+                return True
+            _refuse(response)
+        except NotOffered as error:
+            if error.status in (401, 407):
+                raise
+            return False
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            _wait(error, url, tries)
+        else:
+            return True
 
 
 def read_range(client: httpx.Client, url: str, span: str) -> tuple[bytes, int] | None:
@@ -145,7 +183,11 @@ def _copy(source: Path, target: Path, tell: Callable[[int], None]) -> None:
     try:
         store.copy(source, target)
     except FileNotFoundError:
-        raise NotOffered("the file is not there", subject=str(source)) from None
+        raise NotOffered(
+            "the file is not there",
+            subject=str(source),
+            action="put it there, or name another folder or address that has it",
+        ) from None
     tell(_length(target))
 
 
@@ -198,7 +240,7 @@ def _refuse(response: httpx.Response) -> None:
         return
     if status in _AGAIN:
         response.raise_for_status()
-    action = ""
+    action = "check the address, or name another index or mirror that has the file"
     if status in (401, 403, 407):
         action = "put the credentials for this host into ~/.netrc or into the configured URL"
     raise NotOffered(
@@ -276,7 +318,7 @@ def _context(config: UserConfig) -> ssl.SSLContext | bool:
 
 
 class _Credentials(httpx.Auth):
-    """Basic credentials by host: those that stood in configured URLs, then netrc.
+    """Basic credentials by host: those that stood in configured URLs, the URL's own, then netrc.
 
     httpx drops the header itself when a redirect leaves the host.
     """
@@ -287,6 +329,8 @@ class _Credentials(httpx.Auth):
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
         user = self._known.get(request.url.netloc.decode("ascii"))
+        if user is None and request.url.username:
+            user = request.url.username, request.url.password
         if user is None and self._netrc is not None:
             found = self._netrc.authenticators(request.url.host)
             if found is not None:

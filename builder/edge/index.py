@@ -17,6 +17,8 @@ from packaging.utils import canonicalize_name
 
 from builder.core import resolve
 from builder.core.indexes import Place, place_of
+from builder.core.lock import VllmTable
+from builder.core.nightly import commit_index, is_commit
 from builder.core.settings import Settings
 from builder.core.simple import (
     ACCEPT,
@@ -32,20 +34,30 @@ from builder.edge.download import get
 from builder.edge.userconfig import UserConfig
 from builder.errors import BadInput, NotOffered
 
+NIGHTLY = "vllm"
+"""Name of the index that rolls."""
+
 
 class Indexes:
     """All places that wheels may come from; flat pages are read once."""
 
-    def __init__(self, client: httpx.Client, config: UserConfig, settings: Settings) -> None:
+    def __init__(
+        self,
+        client: httpx.Client,
+        config: UserConfig,
+        settings: Settings,
+        nightlies: Iterable[VllmTable] = (),
+    ) -> None:
         self.client = client
-        self._config = config
+        self.nightlies = tuple(nightlies)
+        self.config = config
         self._settings = settings
         self._pages: dict[str, list[Candidate]] = {}
         self._lock = threading.Lock()
 
     def place(self, index: str) -> Place:
         """Where an index is; raises SpecError for an unknown name."""
-        return place_of(index, self._settings.indexes, self._config.general.value)
+        return place_of(index, self._settings.indexes, self.config.general.value)
 
     @staticmethod
     def below(place: Place, path: str) -> Place:
@@ -58,6 +70,26 @@ class Indexes:
         inside = folder / path
         return replace(place, where=str(inside)) if inside.is_dir() else place
 
+    def homes(self, index: str) -> list[Place]:
+        """Where files of an index are: for `vllm` first in the folders of the locked commits.
+
+        `nightly/` shows the newest commit alone; what is locked stays in the commit's own (C08).
+        """
+        home = self.place(index)
+        variants = {
+            (vllm.commit, variant)
+            for vllm in self.nightlies
+            if index == NIGHTLY and is_commit(vllm.commit)
+            for variant in ("", vllm.variant)
+        }
+        return [
+            *(
+                replace(home, where=commit_index(home.where, *pair), optional=True)
+                for pair in sorted(variants)
+            ),
+            home,
+        ]
+
     @property
     def find_links(self) -> tuple[Place, ...]:
         """Folders and pages that may hold any file."""
@@ -67,7 +99,7 @@ class Indexes:
         ]
         theirs = [
             Place(name=f"find-links of {entry.origin}", where=entry.value, flat=True, optional=True)
-            for entry in self._config.find_links
+            for entry in self.config.find_links
         ]
         return (*own, *theirs)
 
@@ -76,11 +108,13 @@ class Indexes:
         """Further indexes, to find a file by its sha256 only."""
         return tuple(
             Place(name=f"extra index of {entry.origin}", where=entry.value, optional=True)
-            for entry in self._config.extra_indexes
+            for entry in self.config.extra_indexes
         )
 
-    def offers(self, place: Place, package: str) -> list[Candidate]:
+    def offers(self, place: Place, package: str, only: str = "") -> list[Candidate]:
         """Wheels of one package at one place, as it lists them; none when it does not know it.
+
+        `only` is the one file that is asked about.
 
         Raises NetworkError when the place is out of reach, BadInput when its folder is not there.
         """
@@ -89,7 +123,7 @@ class Indexes:
             return _local(path, place, package)
         if not place.flat:
             try:
-                return self._read(package_page(place.where, package), place, package)
+                return self._read(package_page(place.where, package), place, package, only)
             except NotOffered as error:
                 # Object stores say 403 for what they do not have.
                 if error.status in (401, 407):
@@ -122,10 +156,10 @@ class Indexes:
                 self._pages[place.where] = self._read(as_folder(place.where), place, None)
             return self._pages[place.where]
 
-    def _read(self, url: str, place: Place, package: str | None) -> list[Candidate]:
+    def _read(self, url: str, place: Place, package: str | None, only: str = "") -> list[Candidate]:
         response = get(self.client, url, {"Accept": ACCEPT})
         kind = response.headers.get("Content-Type", "")
-        return parse_page(response.content, kind, str(response.url), str(place), package)
+        return parse_page(response.content, kind, str(response.url), str(place), package, only)
 
 
 def local_path(where: str) -> Path | None:

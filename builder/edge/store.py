@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from builder.core.keys import finding
 from builder.edge import files
 from builder.errors import HashMismatch
 
@@ -43,8 +44,10 @@ class Store:
         """
         found = hash_file(source)
         if sha256 and found != sha256:
-            raise HashMismatch(
-                f"the file has sha256 {found}, the lock names {sha256}", subject=str(source)
+            raise other_bytes(
+                f"the file has sha256 {found}, the lock names {sha256}",
+                subject=str(source),
+                action="take the file from where the lock got it: `nightlock fetch`",
             )
         target = self.path(found)
         if not target.exists():
@@ -67,8 +70,11 @@ class Store:
         found = hash_file(scratch)
         if found != sha256:
             scratch.unlink()
-            raise HashMismatch(
-                f"the bytes have sha256 {found}, the lock names {sha256}", subject=subject
+            raise other_bytes(
+                f"the bytes have sha256 {found}, the lock names {sha256}",
+                subject=subject,
+                action="try again, or name another place for the file; if the other bytes are "
+                "right, lock again",
             )
         target = self.path(sha256)
         self._keep(scratch, target)
@@ -89,15 +95,39 @@ class Store:
     @contextmanager
     def _room(self, name: str) -> Iterator[Path]:
         folder = self.root / "partial"
-        folder.mkdir(parents=True, exist_ok=True)
         with files.locked(folder / f"{name}.lock", remove=True):
             yield folder / name
 
     @staticmethod
     def _keep(scratch: Path, target: Path) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        files.make_folder(target.parent)
         scratch.chmod(0o444)
         scratch.replace(target)
+
+
+def other_bytes(what: str, *, subject: str, action: str) -> HashMismatch:
+    """Make the error, with its finding, for bytes that are not what the lock names."""
+    error = HashMismatch(what, subject=subject, action=action)
+    error.findings = (finding("hash-mismatch", subject=subject, evidence=what, action=action),)
+    return error
+
+
+def verified(path: Path, name: str) -> Path:
+    """Return `path`, a file of the store, after reading it all; `name` is what the lock calls it.
+
+    Raises HashMismatch when the disk damaged it: it is gone from the store then, so that the next
+    `fetch` brings it again.
+    """
+    found = hash_file(path)
+    if found != path.name:
+        path.unlink(missing_ok=True)
+        raise other_bytes(
+            f"{name} in the store was damaged: its bytes have sha256 {found}",
+            subject=str(path),
+            action="it was taken out of the store: run `nightlock fetch`, then this again; check "
+            "the disk if that happens twice",
+        )
+    return path
 
 
 def hash_file(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
@@ -134,7 +164,7 @@ def copy(source: Path, target: Path) -> None:
 
 def link(source: Path, target: Path) -> None:
     """Hard-link a stored file under another name, or copy it where links are not possible."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    files.make_folder(target.parent)
     try:
         os.link(source, target)
     except OSError:

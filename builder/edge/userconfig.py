@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
-from builder.errors import SpecError
+from builder.errors import SpecError, redacted
 
 _SECTIONS = ("global", "install", "download", ":env:")
 """Sections of pip.conf that bear on finding files."""
@@ -130,23 +130,23 @@ class _Found:
         elif name == "links":
             self.links.append(self._place(value, origin))
         elif name in ("proxy", "seen-proxy"):
-            self.proxies.append(Configured(value=_bare(value)[0], origin=origin))
+            self.proxies.append(Configured(value=part_url(value)[0], origin=origin))
             if name == "proxy":
                 self.proxy = self.proxy or value
         elif name == "ca":
             self.ca = self.ca or Configured(value=value, origin=origin)
         else:
-            self.ignored.append(Configured(value=value, origin=origin))
+            self.ignored.append(Configured(value=redacted(value), origin=origin))
 
     def _place(self, value: str, origin: str) -> Configured:
-        url, host, user = _bare(value)
+        url, host, user = part_url(value)
         if user is not None:
             self.credentials.setdefault(host, user)
         return Configured(value=url.rstrip("/") if "://" in url else url, origin=origin)
 
 
-def _bare(url: str) -> tuple[str, str, tuple[str, str] | None]:
-    """Part a URL from the credentials in it: URL, `host:port`, user and password."""
+def part_url(url: str) -> tuple[str, str, tuple[str, str] | None]:
+    """Part a URL from the credentials in it: URL, `host:port`, user and password (or None)."""
     if "://" not in url or url.startswith("file:"):
         return url, "", None
     parts = urlsplit(url)

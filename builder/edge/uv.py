@@ -62,7 +62,7 @@ def resolve(
         for file, text in question.files().items():
             (folder / file).write_text(text, encoding="utf-8")
         (folder / "netrc").touch(0o600)
-        (folder / "netrc").write_text(_netrc(config), encoding="utf-8")
+        (folder / "netrc").write_text(netrc_text(config), encoding="utf-8")
         try:
             process.run(
                 _argv(question, index_url),
@@ -107,7 +107,7 @@ def _environment(
     }
 
 
-def _netrc(config: UserConfig) -> str:
+def netrc_text(config: UserConfig) -> str:
     """Credentials by host: those that stood in configured URLs, then the user's own netrc."""
     rows = [
         f"machine {host.partition(':')[0]} login {user} password {password}\n"

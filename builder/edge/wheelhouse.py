@@ -12,8 +12,8 @@ from builder.core.simple import Candidate
 from builder.edge.download import download, path_of
 from builder.edge.index import Indexes, local_path
 from builder.edge.pool import Stop, each
-from builder.edge.store import Store, copy
-from builder.errors import HashMismatch, NetworkError, NightlockError, NotOffered
+from builder.edge.store import Store, copy, other_bytes
+from builder.errors import HashMismatch, NetworkError, NightlockError, NotOffered, worst
 
 
 def fetch_wheels(
@@ -33,7 +33,7 @@ def fetch_wheels(
     Raises:
         HashMismatch: every source that has the file has other bytes than the lock names.
         NotOffered: no source has it.
-        NetworkError: no source that is in reach has it, and some are not.
+        NetworkError: no source that is in reach has the right bytes, and some are not.
         DiskFull: there is no room.
 
     """
@@ -90,12 +90,12 @@ class _Fetcher:
     def _places(self, pin: WheelPin) -> Iterable[Place]:
         links = self._indexes.find_links
         yield from (place for place in links if local_path(place.where) is not None)
-        yield self._indexes.place(pin.index)
+        yield from self._indexes.homes(pin.index)
         yield from (place for place in links if local_path(place.where) is None)
         yield from self._indexes.extra
 
     def _offers(self, place: Place, pin: WheelPin) -> list[Candidate]:
-        rows = self._indexes.offers(place, pin.name)
+        rows = self._indexes.offers(place, pin.name, pin.file)
         return [row for row in rows if row.file == pin.file]
 
     def _take(
@@ -117,7 +117,7 @@ class _Fetcher:
                     # What lay there may have come from elsewhere: once more, from the start.
                     resumed = False
                     continue
-                raise HashMismatch(
+                raise other_bytes(
                     f"{pin.file} from {offer.place}: {arrived.against(pin)} ({error.what})",
                     subject=offer.url,
                     action=(
@@ -134,25 +134,24 @@ class _Fetcher:
     def _failure(
         pin: WheelPin, wrong: Sequence[NightlockError], down: Sequence[NetworkError]
     ) -> NightlockError:
-        if wrong:
-            more = "".join(f"; {error.what}" for error in wrong[1:])
-            return HashMismatch(
-                wrong[0].what + more, subject=wrong[0].subject, action=wrong[0].action
-            )
         name = pin.index.upper().replace("-", "_")
         action = (
             "check the network, or say where the file is: a folder in PIP_FIND_LINKS, "
             f"or NIGHTLOCK_INDEX_{name}=URL-or-folder"
         )
-        if down:
-            return NetworkError(
-                f"{pin.file}: {down[0].what}", subject=down[0].subject, action=action
+        if not (wrong or down):
+            return NotOffered(
+                f"no place has {pin.file} any more: neither its index ({pin.index}) nor find-links",
+                subject=pin.file,
+                action=action,
             )
-        return NotOffered(
-            f"no place has {pin.file} any more: neither its index ({pin.index}) nor find-links",
-            subject=pin.file,
-            action=action,
-        )
+        first = worst([*down, *wrong])
+        more = "".join(f"; {error.what}" for error in (*down, *wrong) if error is not first)
+        if isinstance(first, NetworkError):
+            return NetworkError(
+                f"{pin.file}: {first.what}{more}", subject=first.subject, action=action
+            )
+        return other_bytes(first.what + more, subject=first.subject, action=first.action)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from builder.commands import fetch
+from builder.edge import debs
 from builder.edge.project import read_lock
 from builder.errors import Refused
 from tests.support.cuda_project import CudaProject, clean, cuda_project, versions
@@ -101,3 +103,20 @@ def test_a_commit_is_locked_by_its_digits(project: CudaProject, bucket: Bucket) 
     made = project.lock("pair", commit=OLD)
     assert V313 == versions(made)["vllm"]
     assert ("nightly", OLD) == (made.header.channel, made.header.vllm.commit)
+
+
+def test_rolling_index_version_gone(
+    project: CudaProject, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rolling page moves on: the commit's folder is asked and fetched from; then it goes."""
+    project.lock("pair", channel="nightly")
+    bucket.publish(NEW, *both(V344))
+    assert project.run("pair", check=True).ok
+    project.tiny.cache = "empty"
+    monkeypatch.setattr(debs, "fetch_debs", lambda *_, **__: None)
+    assert 1 == fetch.run(project.tiny.context, "gpu").result.indexes["vllm"]
+    for name in [name for name in bucket.objects if OLD in name]:
+        del bucket.objects[name]
+    outcome = project.run("pair", check=True)
+    assert not outcome.ok
+    assert ["rolling-index-version-gone"] * 2 == [row.key for row in outcome.findings]

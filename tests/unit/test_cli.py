@@ -104,6 +104,43 @@ def test_json_holds_one_document_also_on_usage_errors(project_root: Path) -> Non
     assert {"kind", "what", "input", "action", "exit"} == set(document["error"])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["lock", "cpu"], None),
+        (["lock", "cpu", "--cross-check"], "pip-tools"),
+        (["lock", "--cross-check", "cpu"], "pip-tools"),
+        (["lock", "cpu", "--cross-check=pip-tools"], "pip-tools"),
+        (["lock", "cpu", "--cross-check=pip-lock"], "pip-lock"),
+    ],
+)
+def test_cross_check_may_leave_its_value_out(
+    arguments: list[str], expected: str | None, monkeypatch: pytest.MonkeyPatch, project_root: Path
+) -> None:
+    """Both spellings are valid; what follows after a space is an image."""
+    seen: list[tuple[tuple[str, ...], object]] = []
+
+    def recipe(_context: Context, *names: str, **options: object) -> Outcome[Result]:
+        seen.append((names, options["cross_check"]))
+        return Outcome(result=Result())
+
+    monkeypatch.setattr("builder.commands.lock.run", recipe)
+    monkeypatch.chdir(project_root)
+    with pytest.raises(SystemExit):
+        cli.main(arguments)
+    assert [(("cpu",), expected)] == seen
+
+
+def test_cross_check_knows_its_values(project_root: Path) -> None:
+    """Another one is a usage error; after `--` it is a name."""
+    ran = nightlock("lock", "cpu", "--cross-check=poetry", cwd=project_root)
+    assert 2 == ran.returncode
+    assert "pip-lock" in ran.stderr
+    ran = nightlock("lock", "--", "--cross-check", cwd=project_root)
+    assert "--cross-check=pip-tools" not in ran.stderr
+    assert 2 == ran.returncode
+
+
 def test_outside_a_project_the_refusal_says_so(tmp_path: Path) -> None:
     """There is advice where no images/ folder is found."""
     ran = nightlock("fetch", "cpu", cwd=tmp_path)

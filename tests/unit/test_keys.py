@@ -31,9 +31,18 @@ def test_every_field_case_has_one_key() -> None:
 
 def test_no_table_repeats_a_key() -> None:
     """The dictionary did not swallow a row."""
-    from builder.core.keys import api, boot, build, image, lock, manifest, release  # noqa: PLC0415
+    from builder.core.keys import (  # noqa: PLC0415
+        api,
+        boot,
+        build,
+        image,
+        lock,
+        manifest,
+        release,
+        sources,
+    )
 
-    tables = (lock, build, image, boot, api, release, manifest)
+    tables = (lock, sources, build, image, boot, api, release, manifest)
     assert len(KEYS) == sum(len(table.KEYS) for table in tables)
 
 

@@ -169,3 +169,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, path: str, text: st
     with pytest.raises(SpecError) as caught:
         read(tmp_path)
     assert str(tmp_path / path) == caught.value.subject
+
+
+def test_a_setting_that_is_named_is_named_without_its_password(tmp_path: Path) -> None:
+    """Constraints may lie at an address with credentials."""
+    found = read(tmp_path, PIP_CONSTRAINT="https://robot:s3cret@host.example/c.txt")
+    assert ["PIP_CONSTRAINT=https://host.example/c.txt"] == values(found.ignored)

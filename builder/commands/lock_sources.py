@@ -1,0 +1,148 @@
+"""The second half of `nightlock lock --check`: whether what a lock names is where it came from.
+
+Pages are read and files asked for by HEAD; nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from builder.commands.context import Context
+from builder.core.finding import Finding
+from builder.core.keys import finding
+from builder.core.lock import DebPin, Lock
+from builder.core.manifest import Manifest
+from builder.core.reference import ImageRef
+from builder.core.settings import Settings
+from builder.core.sources import judge
+from builder.core.spec import ImageSpec
+from builder.errors import NetworkError
+
+
+@dataclass(slots=True)
+class Sources:
+    """What was found out about the sources of locks."""
+
+    findings: list[Finding] = field(default_factory=list)
+    down: list[NetworkError] = field(default_factory=list)
+    """What could not be asked, and has no other place that was."""
+
+
+def find_sources(
+    context: Context, settings: Settings, locks: Sequence[tuple[ImageSpec, Lock]]
+) -> Sources:
+    """Look every wheel, .deb and base of some locks up."""
+    found = Sources()
+    _wheels(context, settings, locks, found)
+    _debs(context, settings, locks, found)
+    for spec, lock in locks:
+        if spec.base.image:
+            _base(spec, lock, found)
+    return found
+
+
+def _wheels(
+    context: Context, settings: Settings, locks: Sequence[tuple[ImageSpec, Lock]], found: Sources
+) -> None:
+    # Imported late: HTTP and HTML cost 0.4 s, and a stale lock needs neither to be called so.
+    from builder.edge.locate import look_up  # noqa: PLC0415
+    from builder.edge.reach import open_indexes  # noqa: PLC0415
+
+    pins = {
+        pin.sha256: (pin, spec)
+        for spec, lock in locks
+        for platform, content in lock.platforms.items()
+        for pin in (*content.wheels, *lock.tools(platform))
+    }
+    with (
+        open_indexes(
+            settings,
+            os.environ,
+            connections=2 * settings.threads,
+            nightlies=[lock.header.vllm for _, lock in locks],
+        ) as indexes,
+        context.output.bar("looking wheels up", len(pins), "wheels") as bar,
+    ):
+        sightings = look_up(
+            [pin for pin, _ in pins.values()],
+            indexes,
+            threads=settings.threads,
+            on_wheel=lambda: bar.advance(1),
+        )
+    for sighting in sightings:
+        spec = pins[sighting.pin.sha256][1]
+        row = judge(sighting, image=spec.name, package=spec.lock.package)
+        if row is not None:
+            found.findings.append(row)
+        elif sighting.offer is None:
+            found.down += sighting.down[:1]
+
+
+def _debs(
+    context: Context, settings: Settings, locks: Sequence[tuple[ImageSpec, Lock]], found: Sources
+) -> None:
+    from builder.edge import debs  # noqa: PLC0415
+
+    by_suite: dict[str, dict[str, DebPin]] = {}
+    for _, lock in locks:
+        rows = by_suite.setdefault(lock.header.base.debian, {})
+        rows |= {pin.sha256: pin for content in lock.platforms.values() for pin in content.debs}
+    for codename, rows in sorted(by_suite.items()):
+        if not rows:
+            continue
+        with context.output.bar("looking .debs up", len(rows), ".debs") as bar:
+            gone, down = debs.find_gone(
+                list(rows.values()),
+                debs.archives(codename, settings.debian),
+                snapshot=settings.debian.snapshot,
+                threads=settings.threads,
+                on_deb=lambda bar=bar: bar.advance(1),  # type: ignore[misc]
+            )
+        found.down += down
+        found.findings += [
+            finding(
+                "apt-drift",
+                subject=pin.path,
+                evidence=f"{pin.name} {pin.version} ({pin.suite}) is on no mirror any more",
+            )
+            for pin in gone
+        ]
+
+
+def _base(spec: ImageSpec, lock: Lock, found: Sources) -> None:
+    """Compare the digests of a base image's tag with those that were locked."""
+    from builder.edge.registry import Registry  # noqa: PLC0415
+
+    reference = ImageRef.parse(spec.base.image or "")
+    try:
+        with Registry.open(reference.registry, os.environ) as registry:
+            manifest = registry.find_manifest(reference)
+            for platform, locked in sorted(lock.header.base.images.items()):
+                seen = _seen(manifest, platform)
+                if seen != locked:
+                    there = registry.find_digest(reference.with_digest(locked))
+                    found.findings.append(_moved(reference, platform, locked, seen, there))
+    except NetworkError as error:
+        found.down.append(error)
+
+
+def _seen(manifest: Manifest | None, platform: str) -> str:
+    """Digest that a tag names for a platform now, or why it names none."""
+    if manifest is None:
+        return "nothing any more"
+    if not manifest.is_index:
+        return manifest.digest
+    child = manifest.child(platform)
+    return child.digest if child is not None else f"no {platform}"
+
+
+def _moved(reference: ImageRef, platform: str, locked: str, seen: str, there: str) -> Finding:
+    return finding(
+        "base-tag-removed",
+        severity="warning" if there else "error",
+        subject=f"{reference} ({platform})",
+        evidence=f"the lock names {locked}, which is {'still there' if there else 'gone'}; "
+        f"the tag now names {seen}",
+    )
