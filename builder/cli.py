@@ -9,6 +9,7 @@ import functools
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
@@ -322,6 +323,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         status = _usage(arguments, error)
     except (KeyboardInterrupt, typer.Abort):
         status = _report(arguments, Interrupted("interrupted", action="run it again"))
+    except OSError as error:
+        status = _refused_by_the_system(arguments, error)
     except Exception as error:  # noqa: BLE001 - the one place where bugs are reported
         status = _bug(arguments, error)
     close_streams()
@@ -351,6 +354,16 @@ def _usage(arguments: list[str], error: Exception) -> int:
         Output().result(shown)
         return BadInput.exit_code
     return _report(arguments, BadInput(shown, action=f"`{command} --help` lists what there is"))
+
+
+def _refused_by_the_system(arguments: list[str], error: OSError) -> int:
+    """Leave with 4 when a stream cannot be written (`>/dev/full`): it is the outside."""
+    known = invoke.of_os_error(error, [])
+    if known is None:
+        return _bug(arguments, error)
+    with suppress(OSError):
+        return invoke.fail(Output(), "nightlock", known)
+    return known.exit_code
 
 
 def _bug(arguments: list[str], error: Exception) -> int:

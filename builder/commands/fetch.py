@@ -65,7 +65,7 @@ def run(context: Context, image: str, *, lock: Lock | None = None) -> Outcome[Fe
         with context.output.step("fetch", label), context.output.bar("fetch", missing) as bar:
             _fetch_wheels(context, image, lock, store, missing_wheels, bar.advance)
             _fetch_debs(context, lock, store, missing_debs, bar.advance)
-            _fetch_base_maker(context, missing_debs)
+    _fetch_base_maker(context, lock, store)
     counts = Counter(pin.index for pin in missing_wheels)
     counts.update({"debian": len(missing_debs)} if missing_debs else {})
     result = FetchResult(
@@ -133,15 +133,17 @@ def _fetch_debs(
     )
 
 
-def _fetch_base_maker(context: Context, pins: Sequence[DebPin]) -> None:
+def _fetch_base_maker(context: Context, lock: Lock, store: Store) -> None:
     """Bring the program that makes a base of .debs, so that `build` asks no network."""
-    if not pins:
-        return
-    from builder.edge import mmdebstrap  # noqa: PLC0415
+    from builder.edge import mmdebstrap, rootfs  # noqa: PLC0415
 
-    folder = context.places.cache / "tools"
+    records, folder = context.places.state / "base", context.places.cache / "tools"
+    wanted = [content.debs for content in lock.platforms.values() if content.debs]
+    if all(rootfs.find_base(debs, store, records) for debs in wanted):
+        return
     if mmdebstrap.find_mmdebstrap(folder) is None and mmdebstrap.can_make_base() is None:
-        mmdebstrap.unpack_mmdebstrap(folder, context.settings.debian)
+        with context.output.step("base-maker", "fetching mmdebstrap, which makes the base"):
+            mmdebstrap.unpack_mmdebstrap(folder, context.settings.debian)
 
 
 def _bytes(pins: Iterable[WheelPin | DebPin]) -> int:

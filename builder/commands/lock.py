@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,13 +30,13 @@ from builder.core.assembly import assemble, problems
 from builder.core.diff_commits import PROJECTS
 from builder.core.finding import Finding
 from builder.core.imported import Imported
-from builder.core.indexes import check_sources
+from builder.core.indexes import DEFAULT_URLS, check_sources
 from builder.core.keys import finding
 from builder.core.lock import Lock, ResolverTable
 from builder.core.second_opinion import Method
 from builder.core.sets import Group, groups
 from builder.core.settings import Settings
-from builder.core.spec import ImageSpec
+from builder.core.spec import GENERAL, ImageSpec
 from builder.edge import debs, uv
 from builder.edge import project as projects
 from builder.edge.history import Forge
@@ -84,6 +84,7 @@ def run(
     images = [image for group in found for image in group.images]
     specs = {name: projects.read_spec(context.project, name) for name in images}
     settings = with_indexes(context.settings, indexes)
+    _refuse_unknown_indexes(settings, specs.values())
     if check:
         folders = {name: projects.lock_folder(context.project, name) for name in images}
         return check_locks(context, settings, [(specs[name], folders[name]) for name in images])
@@ -160,6 +161,18 @@ def with_indexes(settings: Settings, indexes: Sequence[str]) -> Settings:
             )
         places[name] = where
     return settings.model_copy(update={"indexes": places})
+
+
+def _refuse_unknown_indexes(settings: Settings, specs: Iterable[ImageSpec]) -> None:
+    """Refuse a place for an index that nothing comes from: a misspelt name changes nothing."""
+    known = {GENERAL, *DEFAULT_URLS}.union(*(spec.lock.sources.values() for spec in specs))
+    unknown = sorted(set(settings.indexes) - known)
+    if unknown:
+        raise BadInput(
+            f"there is no index called {', '.join(unknown)}",
+            subject="--index, NIGHTLOCK_INDEX_<NAME>, or [indexes] in config.toml",
+            action=f"the indexes are {', '.join(sorted(known))}",
+        )
 
 
 def _job(

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from builder.errors import SpecError
+
 
 class _Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,11 +51,16 @@ class Settings(_Table):
     """Downloads at once."""
 
 
+_OTHERS = frozenset({"preflight", "test_state"})
+"""Variables of that prefix that are read elsewhere: in images, by the tests."""
 _FLAT = {"registry": ("registry",), "threads": ("threads",), "builder": ("engine", "builder")}
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, object]:
-    """Read `NIGHTLOCK_REGISTRY`, `_THREADS`, `_BUILDER`, `_DEBIAN_*`, `_INDEX_*`, `_FORGE_*`."""
+    """Read `NIGHTLOCK_REGISTRY`, `_THREADS`, `_BUILDER`, `_DEBIAN_*`, `_INDEX_*`, `_FORGE_*`.
+
+    Raises SpecError for another name: a misspelt setting would go unnoticed.
+    """
     found: dict[str, object] = {}
     for key, value in environment.items():
         if not key.startswith("NIGHTLOCK_") or not value:
@@ -69,6 +76,13 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, object]:
             _put(found, ("debian", name.removeprefix("debian_")), value)
         elif name in _FLAT:
             _put(found, _FLAT[name], value)
+        elif name not in _OTHERS:
+            raise SpecError(
+                "there is no such setting",
+                subject=key,
+                action="the settings are NIGHTLOCK_REGISTRY, _THREADS, _BUILDER, _DEBIAN_MIRROR, "
+                "_DEBIAN_SECURITY, _DEBIAN_SNAPSHOT, _DEBIAN_KEYRING, _INDEX_<NAME>, _FORGE_<NAME>",
+            )
     return found
 
 

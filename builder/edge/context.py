@@ -34,7 +34,8 @@ def read_templates(project: Path) -> dict[str, str]:
 def write_context(folder: Path, texts: Mapping[str, bytes], links: Mapping[str, Path]) -> None:
     """Fill an empty folder; both map a name inside it, with folders, to its content.
 
-    `links` lead to files of the store. Modes do not depend on the caller's umask: BuildKit copies them into the image.
+    `links` lead to files of the store. Modes do not depend on the caller's umask: BuildKit copies
+    them into the image.
 
     Raises HashMismatch when the disk damaged a file of the store, DiskFull.
     """

@@ -13,6 +13,7 @@ import httpx
 
 from builder.core import debian
 from builder.core.debs import DebChange, architecture_of, candidates, diff_debs, with_debs
+from builder.core.keys import finding
 from builder.core.lock import DebPin, Lock
 from builder.core.settings import DebianSettings
 from builder.core.spec import BaseTable
@@ -20,9 +21,9 @@ from builder.edge import files
 from builder.edge.apt import AptRoot, host_sources, network_configuration
 from builder.edge.download import download, is_there, open_client
 from builder.edge.pool import Stop, each
-from builder.edge.store import Store, hash_file
+from builder.edge.store import Store, hash_file, other_bytes
 from builder.edge.userconfig import read_user_config
-from builder.errors import AptDrift, BadInput, NetworkError, NotOffered
+from builder.errors import AptDrift, BadInput, HashMismatch, NetworkError, NotOffered, worst
 
 _GONE = (0, 404, 410)
 """Statuses that mean `no such file`; 0 is a folder that lacks it."""
@@ -132,25 +133,42 @@ class _Stopped(Exception):
 
 
 def _raise_for(futures: Mapping[Future[bool], DebPin]) -> None:
-    gone = []
+    gone: list[DebPin] = []
+    failures: list[BaseException] = []
     for future, pin in futures.items():
         if future.cancelled():
             continue
         error = future.exception()
         if error is not None and not isinstance(error, _Stopped):
-            raise error
+            failures.append(error)
         if error is None and not future.result():
             gone.append(pin)
     if gone:
-        names = ", ".join(f"{pin.name} {pin.version}" for pin in sorted(gone))
-        raise AptDrift(
-            f"{len(gone)} locked .deb(s) are on no source any more: {names}",
-            subject=", ".join(pin.path for pin in sorted(gone)),
-            action=(
-                "lock again with `nightlock lock`, or set NIGHTLOCK_DEBIAN_SNAPSHOT to a "
-                "snapshot of Debian's archive that still has them"
-            ),
+        failures.append(_drift(sorted(gone)))
+    if failures:
+        raise worst(failures)
+
+
+def _drift(gone: Sequence[DebPin]) -> AptDrift:
+    names = ", ".join(f"{pin.name} {pin.version}" for pin in gone)
+    error = AptDrift(
+        f"{len(gone)} locked .deb(s) are on no source any more: {names}",
+        subject=", ".join(pin.path for pin in gone),
+        action=(
+            "lock again with `nightlock lock`, or set NIGHTLOCK_DEBIAN_SNAPSHOT to a "
+            "snapshot of Debian's archive that still has them"
+        ),
+    )
+    error.findings = tuple(
+        finding(
+            "apt-drift",
+            subject=f"{pin.name} {pin.version} ({pin.architecture})",
+            evidence=f"no source has {pin.path}",
+            action=error.action,
         )
+        for pin in gone
+    )
+    return error
 
 
 def _bring(
@@ -182,7 +200,17 @@ def _bring(
                 if not (isinstance(error, NotOffered) and error.status in _GONE):
                     refused = error
                 continue
-            store.keep(scratch, pin.sha256, url)
+            try:
+                store.keep(scratch, pin.sha256, url)
+            except HashMismatch as error:
+                raise other_bytes(
+                    f"{pin.file}: {error.what}",
+                    subject=url,
+                    action=(
+                        "try again, or name another mirror in NIGHTLOCK_DEBIAN_MIRROR; if every "
+                        "mirror has these bytes, lock again with `nightlock lock`"
+                    ),
+                ) from error
             return True
     if refused is not None:
         raise refused

@@ -37,15 +37,31 @@ def open_client(
 
     `proxies` maps URL patterns to proxies that win over all others there, "" for none.
 
-    Raises BadInput when the file of CA certificates cannot be read.
+    Raises BadInput when the file of CA certificates cannot be read, or an address is none.
     """
     verify = _context(config)
+    try:
+        return _open(config, verify, connections, proxies or {})
+    except (ValueError, httpx.InvalidURL) as error:
+        raise BadInput(
+            f"a proxy address cannot be used: {error}",
+            subject="HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, PIP_PROXY, or `proxy` in pip.conf",
+            action="write it as http://host:port",
+        ) from error
+
+
+def _open(
+    config: UserConfig,
+    verify: ssl.SSLContext | bool,
+    connections: int,
+    proxies: Mapping[str, str],
+) -> httpx.Client:
     return httpx.Client(
         auth=_Credentials(config.credentials),
         verify=verify,
         mounts={
             pattern: httpx.HTTPTransport(verify=verify, proxy=proxy or None)
-            for pattern, proxy in (proxies or {}).items()
+            for pattern, proxy in proxies.items()
         },
         proxy=config.proxy or None,
         follow_redirects=True,
@@ -220,6 +236,9 @@ def _stream(
             for chunk in response.iter_raw(1 << 18):
                 file.write(chunk)
                 tell(len(chunk))
+                # One piece too many shows in the hash; a server without an end fills the disk.
+                if size is not None and file.tell() > size:
+                    break
     return True
 
 
@@ -264,7 +283,13 @@ def _wait(error: Exception, url: str, tries: int) -> None:
         after = error.response.headers.get("Retry-After", "")
         if after.isdigit():
             pause = float(after)
-    time.sleep(min(pause, _LONGEST_WAIT))
+        if pause > _LONGEST_WAIT:
+            raise NetworkError(
+                f"the server answers {error.response.status_code} and asks to wait {pause:.0f} s",
+                subject=_shown(error.request.url),
+                action="try again after that time, or name a mirror",
+            ) from error
+    time.sleep(pause)
 
 
 def _causes(error: BaseException) -> Generator[BaseException]:

@@ -82,8 +82,8 @@ class _Crew(Generic[T, R]):
             try:
                 self.results[number] = self._work(item, self.stop)
             except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
-                if not (self.stop.asked and isinstance(error, Interrupted)):
-                    self.failures[number] = error
+                # An interruption by the failure of another one counts least in `worst`.
+                self.failures[number] = error
                 self.stop.set()
         self.ended.release()
 

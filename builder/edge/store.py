@@ -108,7 +108,9 @@ class Store:
 def other_bytes(what: str, *, subject: str, action: str) -> HashMismatch:
     """Make the error, with its finding, for bytes that are not what the lock names."""
     error = HashMismatch(what, subject=subject, action=action)
-    error.findings = (finding("hash-mismatch", subject=subject, evidence=what, action=action),)
+    error.findings = (
+        finding("hash-mismatch", subject=error.subject, evidence=error.what, action=error.action),
+    )
     return error
 
 

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
-from builder.errors import SpecError, redacted
+from builder.errors import BadInput, SpecError, redacted
 
 _SECTIONS = ("global", "install", "download", ":env:")
 """Sections of pip.conf that bear on finding files."""
@@ -149,7 +149,14 @@ def part_url(url: str) -> tuple[str, str, tuple[str, str] | None]:
     """Part a URL from the credentials in it: URL, `host:port`, user and password (or None)."""
     if "://" not in url or url.startswith("file:"):
         return url, "", None
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise BadInput(
+            f"an address cannot be read: {error}",
+            subject=url.rpartition("@")[2],
+            action="correct it in pip's or uv's configuration, config.toml or the proxy variables",
+        ) from None
     host = parts.netloc.rpartition("@")[2]
     user = None
     if parts.username is not None:

@@ -312,3 +312,44 @@ def test_the_current_folder_may_be_gone(tmp_path: Path, project_root: Path) -> N
     )
     assert 2 == ran.returncode
     assert "was deleted" in ran.stderr
+
+
+def test_output_that_cannot_be_written_is_the_outside() -> None:
+    """`>/dev/full` ends with 4, whether a text or a document was due."""
+    for extra in ("", "--json"):
+        ran = subprocess.run(
+            ["bash", "-c", f'exec "{sys.executable}" -m builder explain C35 {extra} >/dev/full'],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert 4 == ran.returncode
+        assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("NIGHTLOCK_THREADZ", "3", "no such setting"),
+        ("NIGHTLOCK_THREADS", "0", "threads"),
+        ("NIGHTLOCK_INDEX_NOSUCH", "/somewhere", "no index called nosuch"),
+        ("HTTPS_PROXY", "http://[bad", "address"),
+        ("HTTPS_PROXY", "gopher://proxy", "proxy"),
+    ],
+)
+def test_a_misspelt_setting_is_bad_input(
+    name: str, value: str, words: str, project_root: Path
+) -> None:
+    """A typo is refused in words, never ignored and never a traceback."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "builder", "lock", "cpu"],
+        cwd=project_root,
+        env={**os.environ, name: value},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert 2 == ran.returncode
+    assert words in ran.stderr

@@ -8,7 +8,7 @@ import pytest
 
 from builder.edge import pool
 from builder.edge.pool import Stop, each
-from builder.errors import Interrupted
+from builder.errors import BadInput, HashMismatch, Interrupted, NetworkError, worst
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
@@ -74,3 +74,38 @@ def test_work_that_was_asked_to_end_raises_interrupted() -> None:
     stop.set()
     with pytest.raises(Interrupted):
         stop.check()
+
+
+def test_of_several_failures_the_one_that_counts_most_is_raised() -> None:
+    """A wrong hash came first, and another file could not be asked for: trying again may help."""
+    together = threading.Barrier(3)
+
+    def work(number: int, _stop: Stop) -> None:
+        together.wait(10)
+        raise (HashMismatch("wrong"), NetworkError("down"), HashMismatch("too"))[number]
+
+    with pytest.raises(NetworkError, match="down"):
+        each(work, range(3), threads=3)
+
+
+BUG = KeyError("bug")
+INPUT = BadInput("input")
+WORLD = NetworkError("world")
+NO = HashMismatch("no")
+STOPPED = Interrupted("stopped")
+
+
+@pytest.mark.parametrize(
+    ("errors", "expected"),
+    [
+        ([STOPPED, NO, WORLD, INPUT, BUG], BUG),
+        ([STOPPED, NO, WORLD, INPUT], INPUT),
+        ([STOPPED, NO, WORLD], WORLD),
+        ([STOPPED, NO], NO),
+        ([NO, HashMismatch("later")], NO),
+        ([STOPPED], STOPPED),
+    ],
+)
+def test_exit_codes_have_a_precedence(errors: list[Exception], expected: Exception) -> None:
+    """3, 2, 4, 1; of equals the first; an interruption only when there is nothing else."""
+    assert expected is worst(errors)

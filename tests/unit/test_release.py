@@ -13,13 +13,13 @@ from builder.commands import fetch, lock, release
 from builder.commands.context import Context
 from builder.core.debs import with_debs
 from builder.core.lock import DebPin, Lock, WheelPin
-from builder.core.places import Places
 from builder.core.settings import Settings
 from builder.edge.project import read_lock, write_lock
 from builder.edge.store import Store
 from builder.errors import AptDrift, NetworkError
 from builder.output import Output
-from tests.support.small_lock import AMD64, pin, small_lock, small_spec_text
+from tests.support.small_lock import AMD64, pin, small_lock
+from tests.support.stocked import places, stock, write_project
 
 OLD = small_lock()
 (TINI,) = OLD.platforms[AMD64].debs
@@ -41,13 +41,8 @@ class Drifted:
         return self.context.places.state / "relock" / mark / "cpu"
 
     def keep(self, *pins: DebPin | WheelPin) -> None:
-        """Put files of the right name and size into the store."""
-        store = Store(self.context.places.store)
-        for one in pins:
-            path = store.path(one.sha256)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("wb") as file:
-                file.truncate(one.size)
+        """Let the store have them."""
+        stock(Store(self.context.places.store), *pins)
 
     def fill(self, *, relock: bool = True) -> tuple[str, list[tuple[str, str, str]]]:
         """Return the folder of the lock that is gone on with, and what moved."""
@@ -60,24 +55,14 @@ class Drifted:
 @pytest.fixture
 def drifted(tmp_path: Path) -> Drifted:
     """Make a project whose lock names a .deb that the store lacks; the re-locked one is there."""
-    image = tmp_path / "images/cpu/image.toml"
-    image.parent.mkdir(parents=True)
-    image.write_text(small_spec_text())
-    places = Places.from_environment(
-        {
-            "HOME": str(tmp_path),
-            "XDG_CACHE_HOME": str(tmp_path / "cache"),
-            "XDG_STATE_HOME": str(tmp_path / "state"),
-        }
-    )
     said = io.StringIO()
     context = Context(
         project=tmp_path,
-        places=places,
+        places=places(tmp_path),
         settings=Settings(),
         output=Output(out=io.StringIO(), err=said),
     )
-    write_lock(tmp_path, OLD)
+    write_project(tmp_path, OLD)
     made = Drifted(context=context, said=said, relocked=with_debs(OLD, AMD64, [NEWER]))
     made.keep(*OLD.platforms[AMD64].wheels, *OLD.tools(AMD64), NEWER)
     write_lock(tmp_path, made.relocked, made.folder)

@@ -21,3 +21,22 @@ def test_installed_bytes_are_those_of_the_files(tmp_path: Path) -> None:
         with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED) as wheel:
             wheel.writestr("big", b"0" * 100_000)
     assert 200_000 == installed_bytes(tmp_path.glob("*.whl"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "E: Write error - write (28: No space left on device)",
+        "error: failed to write to file `/cache/a`: No space left on device (os error 28)",
+        "tar: ./usr: Cannot mkdir: Disk quota exceeded",
+        "E: You don't have enough free space in /var/cache/apt/archives/.",
+    ],
+)
+def test_programs_say_that_a_disk_is_full(line: str) -> None:
+    """The line is found among others, whoever wrote it."""
+    assert line == disk_full_line(f"Get:1 bookworm\n  {line}\nE: some more")
+
+
+def test_other_trouble_is_no_full_disk() -> None:
+    """Nor is a number that looks like one."""
+    assert not disk_full_line("E: 404  Not Found\n28: disk free space 0\n")

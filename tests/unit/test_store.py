@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from builder.edge.store import Store, hash_file, link
+from builder.edge.context import installed_bytes, write_context
+from builder.edge.store import Store, hash_file, link, verified
 from builder.errors import HashMismatch
 
 DATA = b"wheel" * 1000
@@ -136,3 +138,50 @@ def test_a_link_has_the_same_bytes(tmp_path: Path) -> None:
     heard: list[int] = []
     assert SHA == hash_file(source, heard.append)
     assert len(DATA) == sum(heard)
+
+
+def test_a_file_that_the_disk_damaged_is_found_out(tmp_path: Path) -> None:
+    """Of the right size, with other bytes: it is named, and gone, so that it is fetched again."""
+    store = Store(tmp_path / "store")
+    source = tmp_path / "a.whl"
+    source.write_bytes(DATA)
+    path = store.path(store.add(source))
+    assert path == verified(path, "wheels/a.whl")
+    path.chmod(0o644)
+    path.write_bytes(DATA[:-1] + b"?")
+    with pytest.raises(HashMismatch, match=r"wheels/a\.whl in the store was damaged") as caught:
+        verified(path, "wheels/a.whl")
+    assert str(path) == caught.value.subject
+    assert "nightlock fetch" in caught.value.action
+    assert ["hash-mismatch"] == [finding.key for finding in caught.value.findings]
+    assert not store.has(SHA, len(DATA))
+
+
+def test_a_build_folder_never_holds_a_damaged_file(tmp_path: Path) -> None:
+    """Every file of the store is read before it is linked."""
+    store = Store(tmp_path / "store")
+    source = tmp_path / "a.whl"
+    source.write_bytes(DATA)
+    path = store.path(store.add(source))
+    out = tmp_path / "out"
+    write_context(out, {"Dockerfile": b"FROM scratch"}, {"wheels/a.whl": path})
+    assert DATA == (out / "wheels/a.whl").read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(b"x" * len(DATA))
+    with pytest.raises(HashMismatch, match=r"wheels/a\.whl"):
+        write_context(tmp_path / "second", {}, {"wheels/a.whl": path})
+    assert not (tmp_path / "second/wheels/a.whl").exists()
+
+
+def test_a_damaged_wheel_is_no_bug_of_ours(tmp_path: Path) -> None:
+    """Its directory cannot be read: said as what it is."""
+    store = Store(tmp_path / "store")
+    source = tmp_path / "a.whl"
+    with zipfile.ZipFile(source, "w") as wheel:
+        wheel.writestr("a.py", b"1234")
+    path = store.path(store.add(source))
+    assert 4 == installed_bytes([path])
+    path.chmod(0o644)
+    path.write_bytes(b"x" * path.stat().st_size)
+    with pytest.raises(HashMismatch, match="damaged"):
+        installed_bytes([path])
