@@ -276,5 +276,15 @@ def _table(engine: Engine, result: EngineStatusResult) -> str:
         ("client", str(engine.docker)),
         ("disk", f"{result.data_bytes / 1e9:.2f} GB"),
         ("processes", ", ".join(f"{name} {pid}" for name, pid in result.processes.items())),
+        ("to use it", _exports(engine) if engine.private else ""),
     ]
     return "\n".join(f"{name:<10} {value}" for name, value in rows if value)
+
+
+def _exports(engine: Engine) -> str:
+    """Spell what makes plain `docker` and `docker buildx` speak to this engine."""
+    variables = {
+        **engine.environment,
+        "PATH": f"{engine.docker.parent}:$PATH",
+    }
+    return "export " + " ".join(f'{name}="{value}"' for name, value in sorted(variables.items()))

@@ -70,7 +70,7 @@ def _sources_line(whole: Sequence[tuple[ImageSpec, Lock]], sources: Sources) -> 
 
 def _check(spec: ImageSpec, folder: Path) -> tuple[Lock | None, Finding | None]:
     try:
-        lock = projects.read_lock_folder(folder)
+        lock = projects.read_lock_folder(folder, spec.name)
     except LockFileError as error:
         return None, _not_locked(spec, str(error.what), error.subject or str(folder))
     if lock.header.spec != spec.digest:

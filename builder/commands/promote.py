@@ -15,7 +15,7 @@ from builder.core.keys import finding
 from builder.core.manifest import Manifest
 from builder.core.reference import ImageRef
 from builder.core.release import Unmet, unmet
-from builder.edge import files, profiles, records
+from builder.edge import files, journal, profiles, records
 from builder.edge.distribution import own_version
 from builder.edge.registry import Registry
 from builder.errors import NetworkError, Refused
@@ -56,6 +56,7 @@ def run(
         files.locked(_lock(context, source), context.output.note),
         Registry.open(source.registry, os.environ) as registry,
     ):
+        _catch_up(context, registry, source, dry_run=dry_run)
         manifest = registry.manifest(source)
         candidate = Candidate.of(source, manifest, registry.config(source, manifest))
         present = {place.tag: registry.find_digest(place) for place in places}
@@ -72,8 +73,31 @@ def run(
 
 
 def _lock(context: Context, source: ImageRef) -> Path:
-    mark = hashlib.sha256(source.name.encode()).hexdigest()[:16]
-    return context.places.state / "locks" / f"promote-{mark}.lock"
+    return context.places.state / "locks" / f"promote-{_mark(source)}.lock"
+
+
+def _mark(place: ImageRef) -> str:
+    return hashlib.sha256(place.name.encode()).hexdigest()[:16]
+
+
+def _catch_up(context: Context, registry: Registry, source: ImageRef, *, dry_run: bool) -> None:
+    """Complete the record of a promotion that was killed between its put and its record."""
+    begun = journal.unfinished(context.places, _mark(source))
+    if not begun:
+        return
+    place = source.with_tag(begun["tag"])
+    now = registry.find_digest(place)
+    context.output.note(
+        f"an earlier promotion of {place} to {begun['new']} did not end; "
+        f"the tag names {now or 'nothing'} now: "
+        + ("it moved, and is recorded" if now == begun["new"] else "not recorded as moved")
+    )
+    if dry_run:
+        return
+    if now == begun["new"]:
+        journal.finish(context.places, _mark(source), begun)
+    else:
+        journal.forget(context.places, _mark(source))
 
 
 def _refuse(missing: tuple[Unmet, ...], candidate: Candidate) -> None:
@@ -97,6 +121,15 @@ def _move(
     if move.change == "unchanged":
         return
     before = registry.find_manifest(place) if move.old else None
+    record = {
+        "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "repository": place.name,
+        "tag": move.tag,
+        "old": move.old,
+        "new": move.new,
+        "nightlock": own_version(),
+    }
+    journal.begin(context.places, _mark(place), record)
     lost: NetworkError | None = None
     try:
         registry.put_manifest(place, manifest)
@@ -106,21 +139,13 @@ def _move(
     found = registry.find_manifest(place)
     if found is None or found.data != manifest.data or found.media_type != manifest.media_type:
         if lost is not None:
+            # It may still arrive: the next promotion looks at the tag again.
             raise lost
         if before is not None:
             registry.put_manifest(place, before)
+        journal.forget(context.places, _mark(place))
         raise _changed(place, manifest, found)
-    records.append_promotion(
-        context.places,
-        {
-            "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "repository": place.name,
-            "tag": move.tag,
-            "old": move.old,
-            "new": move.new,
-            "nightlock": own_version(),
-        },
-    )
+    journal.finish(context.places, _mark(place), record)
     context.output.note(f"{place}: {move.old or 'new'} → {move.new}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 import time
 
 from builder.commands import engine, release
@@ -60,7 +61,8 @@ def run(context: Context) -> Outcome[QuickstartResult]:
 
 
 _ASK = (
-    "curl -s --noproxy '*' http://127.0.0.1:8000/v1/chat/completions "
+    "curl -sS --noproxy '*' --retry 90 --retry-all-errors --retry-delay 2 "
+    "http://127.0.0.1:8000/v1/chat/completions "
     "-H 'content-type: application/json' "
     '-d \'{"model": "smoke", "messages": [{"role": "user", '
     '"content": "What is the capital of France? Answer briefly."}]}\''
@@ -99,7 +101,7 @@ def _text(result: QuickstartResult) -> str:
     kind = "private" if result.engine_private else "yours"
     lines = [
         f"answer    {released.answer}",
-        f"image     {name}",
+        f"image     {name}:{released.tags[-1]}",
         f"digest    {released.digest}",
         f"tags      {', '.join(released.tags)}",
         f"vLLM      {released.vllm}, lock {released.lock_digest[:19]}",
@@ -118,5 +120,5 @@ def _text(result: QuickstartResult) -> str:
     lines += ["", "Serve it without nightlock:", f"  {result.run_command}"]
     lines += ["Ask it:", f"  {result.ask_command}"]
     if result.engine_private:
-        lines.append("Give everything back: nightlock engine stop --purge")
+        lines.append(f"Give everything back: {sys.argv[0]} engine stop --purge")
     return "\n".join(lines)

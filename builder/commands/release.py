@@ -10,12 +10,13 @@ from builder.commands import build, fetch, lock, promote, smoke
 from builder.commands.build import BuildResult
 from builder.commands.context import Context, Outcome
 from builder.commands.fetch import FetchResult
-from builder.commands.lock_result import LockChange
-from builder.core.debs import diff_debs, with_debs
+from builder.commands.lock_result import LockChange, changes_of
+from builder.core.debs import with_debs
 from builder.core.document import Result
 from builder.core.lock import Lock
 from builder.core.smoke import CheckResult, Phase, SmokeReport
 from builder.edge import files, profiles, records
+from builder.edge.profiles import BoundProfile
 from builder.edge.project import read_lock_folder, read_spec
 from builder.edge.store import Store
 from builder.errors import AptDrift, LockFileError, Refused, SpecError
@@ -74,6 +75,9 @@ def run(
             subject=f"images/{image}/image.toml",
             action="name a profile of images/profiles/",
         )
+    # Both are read now: a mistake in them must not show only after the build.
+    wanted = profiles.read_profile(context.project, spec.smoke.profile)
+    profiles.read_policy(context.project)
     phases: dict[str, float] = {}
     started = time.monotonic()
 
@@ -86,7 +90,7 @@ def run(
     took("fetch")
     built = build.run(context, image, push=push, builder=builder).result
     took("build")
-    proof = _smoke(context, built, spec.smoke.profile)
+    proof = _smoke(context, built, wanted)
     took("smoke")
     tag = "nightly" if spec.lock.channel == "nightly" else "stable"
     promoted = promote.run(context, built.reference, (tag,)).result
@@ -148,7 +152,7 @@ def fill_store(
             context.output.step("relock", f"locking the .debs of {image} anew into {folder}"),
         ):
             earlier, _ = lock.relock_debs(context, image, folder)
-    changes = deb_changes(own, earlier)
+    changes = changes_of(own, earlier)
     for change in changes:
         context.output.note(f"  {change.name}: {change.old or 'new'} → {change.new or 'gone'}")
     return relocked, fetch.run(relocked, image).result, changes
@@ -170,15 +174,6 @@ def has_debs(store: Store, lock: Lock) -> bool:
     return all(store.has(pin.sha256, pin.size) for pin in pins)
 
 
-def deb_changes(old: Lock, new: Lock) -> list[LockChange]:
-    """Compare the .debs of two locks for the same platforms."""
-    return [
-        LockChange(platform=platform, kind="deb", name=row.name, old=row.old, new=row.new)
-        for platform, content in new.platforms.items()
-        for row in diff_debs(old.platforms[platform].debs, content.debs)
-    ]
-
-
 def _read_relocked(folder: Path, own: Lock) -> Lock | None:
     """Read an earlier re-lock; None when there is none that fits or it is damaged."""
     try:
@@ -197,9 +192,8 @@ class _Proof:
     reused: bool
 
 
-def _smoke(context: Context, built: BuildResult, profile: str) -> _Proof:
+def _smoke(context: Context, built: BuildResult, wanted: BoundProfile) -> _Proof:
     """Prove the digest, or find that this profile has proven it already."""
-    wanted = profiles.read_profile(context.project, profile)
     report = records.find_report(context.places, built.digest, wanted.digest)
     if report is not None:
         return _Proof(
@@ -209,7 +203,7 @@ def _smoke(context: Context, built: BuildResult, profile: str) -> _Proof:
             folder=_evidence(context, report),
             reused=True,
         )
-    outcome = smoke.run(context, built.reference, profile=profile)
+    outcome = smoke.run(context, built.reference, profile=wanted.name)
     if not outcome.ok:
         context.output.note(outcome.text)
         refusal = Refused(

@@ -91,7 +91,7 @@ def run(
 def plan_build(context: Context, image: str, platform: str = "") -> Plan:
     """Read spec and lock and render every small file; raises StaleLock, BadInput, SpecError."""
     place = context.lock_folder(image)
-    spec, lock = read_spec(context.project, image), read_lock_folder(place)
+    spec, lock = read_spec(context.project, image), read_lock_folder(place, image)
     if lock.header.spec != spec.digest:
         raise StaleLock(
             f"image.toml has changed since the lock was made from {lock.header.spec}",
@@ -175,4 +175,7 @@ def _refuse_other_folder(out: Path) -> None:
 def _text(out: Path, command: Invocation, *, whole: bool) -> str:
     if not whole:
         return f"{out}: Dockerfile, lock and programs, without base.tar and wheels"
-    return f"{out}: build it with\n  cd {out} && {command.text()}"
+    return (
+        f"{out}: build it with\n  cd {out} && {command.text()}\n"
+        "(with the private engine, first run what `nightlock engine status` says under `to use it`)"
+    )

@@ -81,13 +81,14 @@ def run(
     or ended; BadInput, SpecError, NetworkError, RegistryError, EngineError, PortTaken, ToolMissing.
     """
     wanted = ImageRef.parse(ref)
+    # A profile that is named is read before anything is asked or booted.
+    named = profiles.read_profile(context.project, profile) if profile else None
     engine = require_engine(context.places, context.settings, os.environ)
     machine = container.describe(engine)
     candidate = _resolve(wanted, machine)
-    name = profile or _profile_of(context, image or candidate.image, candidate)
     this = _Run(
         candidate=candidate,
-        bound=profiles.read_profile(context.project, name),
+        bound=named or _bound(context, image or candidate.image, candidate),
         engine=engine,
         machine=machine,
         started=datetime.now(UTC),
@@ -115,7 +116,7 @@ def _resolve(wanted: ImageRef, machine: Machine) -> Candidate:
         return Candidate.of(wanted, manifest, registry.config(wanted, manifest, platform))
 
 
-def _profile_of(context: Context, image: str, candidate: Candidate) -> str:
+def _bound(context: Context, image: str, candidate: Candidate) -> BoundProfile:
     known = project.image_names(context.project)
     table = project.read_spec(context.project, image).smoke if image in known else None
     if table is None:
@@ -124,7 +125,7 @@ def _profile_of(context: Context, image: str, candidate: Candidate) -> str:
             subject=str(candidate.ref),
             action="name one with --profile NAME, or the image with --image NAME",
         )
-    return table.profile
+    return profiles.read_profile(context.project, table.profile)
 
 
 def _smoke(context: Context, this: _Run) -> tuple[SmokeReport, Path, BootFailed | None]:

@@ -10,184 +10,53 @@ No clock, no path, no host: the same inputs give the same bytes.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import tomli_w
 from packaging.utils import canonicalize_name
-from pydantic import BaseModel, ConfigDict, ValidationError
 
+from builder.core.lock_check import (
+    SIBLING,
+    Content,
+    content_problems,
+    header_problems,
+    parse_meta,
+    platforms_of,
+)
+from builder.core.lock_header import (
+    SCHEMA,
+    BaseLock,
+    Header,
+    ResolverTable,
+    TargetTable,
+    VllmTable,
+    digest_of,
+    parse_header,
+)
+from builder.core.pins import RELOCK, DebPin, WheelPin
 from builder.errors import LockFileError
 
-SCHEMA = 1
+__all__ = [
+    "SCHEMA",
+    "BaseLock",
+    "DebPin",
+    "Header",
+    "Lock",
+    "PlatformLock",
+    "ResolverTable",
+    "TargetTable",
+    "VllmTable",
+    "WheelPin",
+    "canonical_json",
+    "data_lines",
+    "digest_of",
+]
 
-_RELOCK = "`nightlock lock` writes this file; it is never edited by hand"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class WheelPin:
-    """One line of `<os>-<arch>.txt`."""
-
-    name: str
-    """Normalised (PEP 503)."""
-    version: str
-    """As in the file name, local label included."""
-    sha256: str
-    """64 hex digits, of the file that will be installed."""
-    file: str
-    size: int
-    """Bytes."""
-    index: str
-    """Name of the index, by the allow-list."""
-
-    def line(self) -> str:
-        """Spell the pin."""
-        return (
-            f"{self.name}=={self.version} --hash=sha256:{self.sha256}"
-            f"  # {self.file} {self.size} {self.index}"
-        )
-
-    @classmethod
-    def parse(cls, line: str, subject: str = "") -> WheelPin:
-        """Read one line; its inverse is `line`."""
-        match = _WHEEL_LINE.fullmatch(line)
-        if match is None:
-            raise LockFileError(
-                f"not a wheel line: {line[:160]!r}", subject=subject, action=_RELOCK
-            )
-        return cls(
-            name=match["name"],
-            version=match["version"],
-            sha256=match["sha256"],
-            file=match["file"],
-            size=int(match["size"]),
-            index=match["index"],
-        )
-
-
-_WHEEL_LINE = re.compile(
-    r"(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)==(?P<version>[^\s;]+) "
-    r"--hash=sha256:(?P<sha256>[0-9a-f]{64})  # "
-    r"(?P<file>[^\s/]+\.whl) (?P<size>\d+) (?P<index>[a-z0-9-]+)"
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class DebPin:
-    """One line of `<os>-<arch>.debs.txt`, eight fields parted by one space."""
-
-    name: str
-    version: str
-    architecture: str
-    """`amd64`, `arm64` or `all`."""
-    sha256: str
-    size: int
-    path: str
-    """Below the archive's root: `pool/main/…`."""
-    suite: str
-    """`bookworm`, `bookworm-updates`, `bookworm-security`."""
-    source: str
-    """Source package (Debian security trackers speak of these)."""
-
-    @property
-    def file(self) -> str:
-        """File name as in the pool."""
-        return self.path.rsplit("/", 1)[-1]
-
-    def line(self) -> str:
-        """Spell the pin."""
-        return (
-            f"{self.name} {self.version} {self.architecture} sha256:{self.sha256} {self.size} "
-            f"{self.path} {self.suite} {self.source}"
-        )
-
-    @classmethod
-    def parse(cls, line: str, subject: str = "") -> DebPin:
-        """Read one line; its inverse is `line`."""
-        parts = line.split(" ")
-        if len(parts) != 8 or not re.fullmatch(r"sha256:[0-9a-f]{64}", parts[3]):
-            raise LockFileError(f"not a .deb line: {line[:160]!r}", subject=subject, action=_RELOCK)
-        name, version, architecture, digest, size, path, suite, source = parts
-        if not size.isdigit() or path.startswith("/") or ".." in path.split("/"):
-            raise LockFileError(f"not a .deb line: {line[:160]!r}", subject=subject, action=_RELOCK)
-        return cls(
-            name=name,
-            version=version,
-            architecture=architecture,
-            sha256=digest.removeprefix("sha256:"),
-            size=int(size),
-            path=path,
-            suite=suite,
-            source=source,
-        )
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class VllmTable(_Table):
-    """Which vLLM this is."""
-
-    package: str
-    version: str
-    commit: str
-    """40 hex where the index names it, else the abbreviation inside the wheel."""
-    variant: str = ""
-
-
-class TargetTable(_Table):
-    """What was resolved for."""
-
-    python: str
-    glibc: str
-    cuda: str = ""
-
-
-class BaseLock(_Table):
-    """The base, by what determines it."""
-
-    debian: str = ""
-    image: str = ""
-    debs: dict[str, str] = {}
-    """Platform → digest of its .debs.txt (a `debian` base is a function of that file)."""
-    images: dict[str, str] = {}
-    """Platform → manifest digest (an `image` base)."""
-
-
-class ResolverTable(_Table):
-    """Who resolved; recorded, never makes a lock stale."""
-
-    name: str
-    version: str
-
-
-class Header(_Table):
-    """lock.toml."""
-
-    schema_version: int = SCHEMA
-    image: str
-    spec: str
-    """Digest of the spec it was made from."""
-    channel: str
-    epoch: int
-    """`created` of the image, seconds since 1970: the newest date inside vLLM's wheel."""
-    vllm: VllmTable
-    target: TargetTable
-    companions: dict[str, str] = {}
-    """Package → version, of those that must match vLLM."""
-    base: BaseLock
-    tools: dict[str, list[str]] = {}
-    """Platform → wheel lines of what builds need and images do not hold."""
-    layers: dict[str, list[list[str]]] = {}
-    """Platform → ordered groups of package names; vLLM is the last, alone."""
-    resolver: ResolverTable
-    files: dict[str, str] = {}
-    """Sibling file → digest."""
+_TOLD = 20
+"""Problems of a lock that are told; the rest is counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,65 +120,113 @@ class Lock:
         header = self.header.model_copy(
             update={"files": {name: digest_of(data) for name, data in sorted(files.items())}}
         )
-        files["lock.toml"] = tomli_w.dumps(header.model_dump(exclude_defaults=False)).encode()
+        # A lock of the schema before keeps its bytes, and so its digest: it has no newer fields.
+        tables = header.model_dump(exclude_unset=header.schema_version < SCHEMA)
+        files["lock.toml"] = tomli_w.dumps(tables).encode()
         return files
 
     @classmethod
     def parse(cls, files: Mapping[str, bytes], where: str) -> Lock:
         """Read a lock; `where` is the folder or revision, for messages.
 
-        Raises LockFileError when a file is missing, damaged or was edited.
+        Raises LockFileError, with every problem, when a file is missing, damaged, was edited, or
+        does not agree with the others.
         """
         if "lock.toml" not in files:
             raise LockFileError(
                 "there is no lock.toml", subject=where, action="make it with `nightlock lock`"
             )
-        header = _header(files["lock.toml"], where)
-        for name, digest in header.files.items():
-            if name not in files or digest_of(files[name]) != digest:
-                state = "was edited or damaged" if name in files else "is missing"
-                raise LockFileError(f"{name} {state}", subject=where, action=_RELOCK)
+        header = parse_header(files["lock.toml"], where)
+        if problems := _damaged(header, files):
+            raise _refusal(problems, where)
+        problems = list(header_problems(header))
         platforms: dict[str, PlatformLock] = {}
-        for name in header.files:
-            match = re.fullmatch(r"(linux)-(amd64|arm64)\.txt", name)
-            if match is None:
-                continue
-            stem = name.removesuffix(".txt")
-            place = f"{where}/{name}"
-            debs = files.get(f"{stem}.debs.txt", b"")
-            platforms[f"{match[1]}/{match[2]}"] = PlatformLock(
-                wheels=tuple(WheelPin.parse(line, place) for line in data_lines(files[name])),
-                debs=tuple(
-                    DebPin.parse(line, f"{where}/{stem}.debs.txt") for line in data_lines(debs)
-                ),
-                meta=json.loads(files[f"{stem}.meta.json"]),
+        for platform in platforms_of(header):
+            count = len(problems)
+            content = _content(platform, files, problems)
+            if count == len(problems):
+                # Of lines that cannot be read, nothing follows.
+                problems += content_problems(header, platform, content)
+            platforms[platform] = PlatformLock(
+                wheels=tuple(content.wheels), debs=tuple(content.debs), meta=content.meta
             )
-        return cls(header=header, platforms=platforms)
+        lock = cls(header=header, platforms=platforms)
+        if not problems:
+            problems += _edited(lock, files)
+        if problems:
+            raise _refusal(problems, where)
+        return lock
 
 
-def _header(data: bytes, where: str) -> Header:
+def _refusal(problems: list[str], where: str) -> LockFileError:
+    more = len(problems) - _TOLD
+    rows = [*problems[:_TOLD], *([f"and {more} more"] if more > 0 else [])]
+    return LockFileError("; ".join(rows), subject=where, action=RELOCK)
+
+
+def _damaged(header: Header, files: Mapping[str, bytes]) -> list[str]:
+    rows = []
+    for name, digest in header.files.items():
+        if name not in files:
+            rows.append(f"{name} is missing")
+        elif digest_of(files[name]) != digest:
+            rows.append(f"{name} was edited or damaged")
+    strange = sorted(name for name in files.keys() - header.files.keys() if SIBLING.fullmatch(name))
+    return rows + [f"{name} is there, and [files] does not name it" for name in strange]
+
+
+def _edited(lock: Lock, files: Mapping[str, bytes]) -> list[str]:
+    """Name the files that hold more than their data, or hold it in another form."""
     try:
-        raw = tomllib.loads(data.decode())
-        if raw.get("schema_version") not in (SCHEMA, SCHEMA - 1):
-            raise LockFileError(
-                f"schema_version is {raw.get('schema_version')!r}, this nightlock reads {SCHEMA}",
-                subject=f"{where}/lock.toml",
-                action="use the nightlock that wrote it, or lock again",
-            )
-        return Header.model_validate(raw)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValidationError) as error:
-        raise LockFileError(str(error), subject=f"{where}/lock.toml", action=_RELOCK) from None
+        written = lock.files()
+    except UnicodeEncodeError as error:
+        return [f"meta.json has what no text is made of: {error}"]
+    return [
+        f"{name} was edited by hand: nightlock would write other bytes"
+        for name in sorted(written.keys() | lock.header.files.keys())
+        if files.get(name) != written.get(name)
+    ]
+
+
+_P = TypeVar("_P", WheelPin, DebPin)
+
+
+def _content(platform: str, files: Mapping[str, bytes], problems: list[str]) -> Content:
+    """Parse the files of one platform; what is wrong with them joins `problems`."""
+    stem = platform.replace("/", "-")
+    try:
+        meta = parse_meta(files.get(f"{stem}.meta.json", b"{}"))
+    except ValueError as error:
+        problems.append(f"{stem}.meta.json: {error}")
+        meta = {}
+    return Content(
+        wheels=_pins(WheelPin.parse, f"{stem}.txt", files, problems),
+        debs=_pins(DebPin.parse, f"{stem}.debs.txt", files, problems),
+        meta=meta,
+    )
+
+
+def _pins(
+    parse: Callable[[str], _P], name: str, files: Mapping[str, bytes], problems: list[str]
+) -> list[_P]:
+    pins: list[_P] = []
+    try:
+        lines = data_lines(files.get(name, b""))
+    except UnicodeDecodeError as error:
+        problems.append(f"{name}: not UTF-8: {error}")
+        return pins
+    for line in lines:
+        try:
+            pins.append(parse(line))
+        except LockFileError as error:
+            problems.append(f"{name}: {error.what}")
+    return pins
 
 
 def data_lines(data: bytes) -> list[str]:
     """Lines that carry data: blank lines and lines that are only a comment are noise."""
     lines = (line.rstrip() for line in data.decode().splitlines())
     return [line for line in lines if line and not line.startswith("#")]
-
-
-def digest_of(data: bytes) -> str:
-    """`sha256:` and 64 hex digits."""
-    return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 def canonical_json(value: object) -> bytes:

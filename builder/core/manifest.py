@@ -69,9 +69,9 @@ class Manifest:
         """
         try:
             body = _Body.model_validate_json(data)
-        except ValidationError as error:
+        except (ValidationError, RecursionError) as error:
             raise RegistryError(
-                f"not a manifest: {error.errors(include_url=False)[0]['msg']}",
+                f"not a manifest: {_problem(error)}",
                 subject=subject,
                 action="check that the reference names an image",
             ) from None
@@ -121,11 +121,21 @@ class ImageConfig:
             raw = json.loads(data)
             inner = raw.get("config") or {}
             labels = inner.get("Labels") or {}
+            labels = {str(key): str(value) for key, value in labels.items()}
             platform = f"{raw['os']}/{raw['architecture']}"
-        except (ValueError, KeyError, AttributeError):
+            # JSON can spell half a surrogate pair, which no file or terminal takes.
+            "".join((platform, *labels, *labels.values())).encode()
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise RegistryError(
                 "not an image config",
                 subject=subject,
                 action="check that the reference names a container image, not another artifact",
             ) from None
-        return cls(platform=platform, labels={str(k): str(v) for k, v in labels.items()})
+        return cls(platform=platform, labels=labels)
+
+
+def _problem(error: ValidationError | RecursionError) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deep"
+    first = error.errors(include_url=False, include_input=False)[0]
+    return str(first["msg"])

@@ -24,8 +24,10 @@ _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*")
 _LABEL = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
 _REGISTRY = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?")
+_HOST_PORT = re.compile(r"(\[.*\]|[^:]*)(?::([0-9]+))?")
 _IMMUTABLE = re.compile(r".+-(?P<build>[0-9a-f]{12})")
 _LONGEST_NAME = 255
+_LAST_PORT = 65_535
 
 _SHAPE = "write registry/repository:tag or registry/repository@sha256:…"
 
@@ -53,8 +55,13 @@ class ImageRef:
     def parse(cls, text: str) -> ImageRef:
         """Read a reference; raises BadInput with the part that does not fit."""
         rest, at, digest = text.partition("@")
-        if at:
-            parse_digest(digest)
+        if at and _DIGEST.fullmatch(digest) is None:
+            # What stands before the last `@` may be a user name and a password.
+            raise BadInput(
+                "what follows `@` is not a digest",
+                subject=text.rpartition("@")[2],
+                action=f"{_SHAPE}, without user name: `docker login` keeps those",
+            )
         tag = ""
         if rest.rfind(":") > rest.rfind("/"):
             rest, _, tag = rest.rpartition(":")
@@ -63,6 +70,7 @@ class ImageRef:
         registry, repository = _split(rest)
         if _REGISTRY.fullmatch(registry) is None:
             raise BadInput(f"not a registry: {registry!r}", subject=text, action=_SHAPE)
+        _check_host(registry, text)
         parts = repository.split("/")
         if any(_COMPONENT.fullmatch(part) is None for part in parts):
             raise BadInput(
@@ -118,6 +126,24 @@ def _split(name: str) -> tuple[str, str]:
     if slash and looks_like_host:
         return (DOCKER_HUB if first == "index.docker.io" else first), rest
     return DOCKER_HUB, name
+
+
+def _check_host(registry: str, text: str) -> None:
+    """Refuse what no connection can be made to: ports and IPv6 addresses that do not exist."""
+    match = _HOST_PORT.fullmatch(registry)
+    host, digits = match.groups() if match else (registry, None)
+    port = digits.lstrip("0") if digits else ""
+    if digits and (len(port) > 5 or not 0 < int(port or 0) <= _LAST_PORT):
+        raise BadInput(
+            f"not a port: {digits}",
+            subject=text,
+            action=f"write registry:port/repository:tag with a port from 1 to {_LAST_PORT}",
+        )
+    if host.startswith("["):
+        try:
+            ipaddress.IPv6Address(host.strip("[]"))
+        except ValueError as error:
+            raise BadInput(f"not an IPv6 address: {error}", subject=text, action=_SHAPE) from None
 
 
 def is_loopback(registry: str) -> bool:

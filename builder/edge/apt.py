@@ -244,9 +244,7 @@ Acquire::Languages "none";
 Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
 """
 
-    def _apt_get(
-        self, *arguments: str | Path, cwd: Path | None = None, silence: float = _SILENCE
-    ) -> str:
+    def _apt_get(self, *arguments: str | Path, cwd: Path | None = None, silence: float = 0) -> str:
         environment = {**os.environ, "APT_CONFIG": str(self.folder / "apt.conf"), "LC_ALL": "C"}
         said: list[str] = []
         try:
@@ -256,7 +254,7 @@ Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
                 said.append,
                 cwd=cwd,
                 environment=environment,
-                silence=silence,
+                silence=silence or _SILENCE,
             )
         except CommandFailed as error:
             raise self._unfinished(said, error, cwd or self.folder) from error

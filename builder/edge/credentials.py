@@ -6,7 +6,6 @@ Sources: docker/cli `cli/config/configfile`, docker-credential-helpers' protocol
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -66,7 +65,7 @@ def _read(path: Path) -> dict[str, Any]:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SpecError(
             f"docker's config.json cannot be read: {error}",
             subject=str(path),
@@ -89,7 +88,7 @@ def _entry(entry: Mapping[str, Any], subject: str) -> Credential | None:
     if entry.get("auth"):
         try:
             plain = base64.b64decode(str(entry["auth"]), validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:
             raise SpecError(
                 "`auth` is not base64", subject=subject, action="log in again with `docker login`"
             ) from None
@@ -111,8 +110,10 @@ def _ask_helper(name: str, server: str, config: Path) -> Credential | None:
         )
     try:
         said = json.loads(process.run([found, "get"], stdin=server.encode(), timeout=30))
-    except (CommandFailed, ValueError):
+    except (CommandFailed, ValueError, RecursionError):
         # A helper says so, with status 1, when it knows nobody there.
+        return None
+    if not isinstance(said, dict):
         return None
     user, secret = str(said.get("Username", "")), str(said.get("Secret", ""))
     if user == "<token>":

@@ -332,5 +332,8 @@ def read_text(path: Path, error: type[NightlockError], action: str) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise error("the file is not there", subject=str(path), action=action) from None
+    except OSError as bad:
+        what = f"the file cannot be read: {bad.strerror or bad}"
+        raise error(what, subject=str(path), action=action) from None
     except UnicodeDecodeError as bad:
         raise error(f"the file is not UTF-8: {bad}", subject=str(path), action=action) from None

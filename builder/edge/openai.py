@@ -64,7 +64,7 @@ class OpenAI:
                         break
         except httpx.TimeoutException:
             failure = f"no answer within {seconds:g} s"
-        except (httpx.HTTPError, httpx.StreamError) as error:
+        except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, ValueError) as error:
             failure = str(error) or type(error).__name__
         return Reply(
             status=status,

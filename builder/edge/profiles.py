@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ from builder.errors import BadInput, SpecError
 _WHOLE = 64 << 20
 """Bytes up to which a file of a checkpoint is hashed whole."""
 _HEAD = 1 << 20
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,31 +35,62 @@ class BoundProfile:
 def read_profile(project: Path, name: str) -> BoundProfile:
     """Read images/profiles/NAME.toml and look at its checkpoint.
 
-    Raises BadInput for an unknown name, SpecError for a bad file or a checkpoint that is not there.
+    Raises BadInput for an unknown name, SpecError for a bad file or a checkpoint that is not there
+    or cannot be read.
     """
     place = project / "images" / "profiles"
     path = place / f"{name}.toml"
-    if not path.is_file():
-        known = ", ".join(sorted(file.stem for file in place.glob("*.toml"))) or "none"
+    known = f"profiles here: {', '.join(_names(place)) or 'none'}"
+    if _NAME.fullmatch(name) is None:
         raise BadInput(
-            f"there is no profile {name!r}", subject=str(path), action=f"profiles here: {known}"
+            f"not a profile's name: {name!r} (letters, digits, `.`, `_`, `-`)",
+            subject=str(place),
+            action=known,
         )
-    profile = parse_profile(files.read_text(path, SpecError, "restore it from git"), str(path))
-    folder = (project / profile.model.folder).resolve() if profile.model.folder else None
-    if folder is not None and not folder.is_dir():
+    if not os.path.lexists(path):
+        raise BadInput(f"there is no profile {name!r}", subject=str(path), action=known)
+    profile = parse_profile(_text(path), str(path))
+    try:
+        folder = (project / profile.model.folder).resolve() if profile.model.folder else None
+        if folder is not None and not folder.is_dir():
+            raise SpecError(
+                f"model.folder: {profile.model.folder!r}: there is no such folder",
+                subject=str(path),
+                action="name a folder relative to the project, or an absolute one",
+            )
+        model = checkpoint_digest(folder) if folder is not None else ""
+    except (OSError, ValueError, RuntimeError) as error:
+        # RuntimeError: a link that leads to itself (pathlib before 3.13).
         raise SpecError(
-            f"model.folder: {profile.model.folder!r}: there is no such folder",
+            f"model.folder: {profile.model.folder!r} cannot be read: {error}",
             subject=str(path),
-            action="name a folder relative to the project, or an absolute one",
-        )
-    model = checkpoint_digest(folder) if folder is not None else ""
+            action="make the folder and all its files readable, or name another one",
+        ) from None
     return BoundProfile(name=name, profile=profile, folder=folder, digest=profile.digest(model))
 
 
+def _names(place: Path) -> list[str]:
+    try:
+        return sorted(path.stem for path in place.glob("*.toml"))
+    except OSError:
+        return []
+
+
+def _text(path: Path) -> str:
+    """Read a file a person wrote; an editor's byte order mark is none of its content."""
+    action = "make it a readable file, or restore it from git"
+    try:
+        return files.read_text(path, SpecError, "restore it from git").removeprefix("\ufeff")
+    except OSError as error:
+        raise SpecError(
+            f"the file cannot be read: {error.strerror}", subject=str(path), action=action
+        ) from None
+
+
 def read_policy(project: Path) -> Policy:
-    """Read images/policy.toml."""
+    """Read images/policy.toml; raises SpecError when that cannot be done."""
     path = project / "images" / "policy.toml"
-    return parse_policy(files.read_text(path, SpecError, "restore it from git"), str(path))
+    return parse_policy(_text(path), str(path))
 
 
 def checkpoint_digest(folder: Path) -> str:

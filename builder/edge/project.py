@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from builder.core.lock import Lock
+from builder.core.lock_check import SIBLING
 from builder.core.places import Places
 from builder.core.sets import parse_sets
 from builder.core.settings import Settings, from_environment, merge
@@ -40,12 +41,16 @@ def read_settings(project: Path | None, places: Places, environment: Mapping[str
     user = places.config / "config.toml"
     layers: list[Mapping[str, object]] = [_toml(user)]
     if project is not None:
-        tool = _toml(project / "pyproject.toml").get("tool")
-        table = tool.get("nightlock") if isinstance(tool, dict) else None
-        layers.append(table if isinstance(table, dict) else {})
+        layers.append(_own_table(project / "pyproject.toml"))
     layers.append(from_environment(environment))
     try:
         return Settings.model_validate(merge(*layers))
+    except RecursionError:
+        raise SpecError(
+            "the settings are nested too deep",
+            subject=f"{user}, [tool.nightlock] of pyproject.toml, NIGHTLOCK_*",
+            action="correct them; the README lists them",
+        ) from None
     except ValidationError as error:
         rows = [
             f"{'.'.join(str(part) for part in row['loc'])}: {row['msg']}"
@@ -66,7 +71,7 @@ def image_names(project: Path) -> list[str]:
 def read_sets(project: Path) -> dict[str, dict[str, str]]:
     """Read images/sets.toml: set → platform → image; none where there is no such file."""
     path = project / "images" / "sets.toml"
-    if not path.is_file():
+    if not os.path.lexists(path):
         return {}
     text = files.read_text(path, SpecError, "restore it from git")
     return parse_sets(text, str(path), image_names(project))
@@ -98,33 +103,104 @@ def lock_folder(project: Path, name: str) -> Path:
 
 def read_lock(project: Path, name: str) -> Lock:
     """Read lock/NAME/; see `Lock.parse` for what is refused."""
-    return read_lock_folder(lock_folder(project, name))
+    return read_lock_folder(lock_folder(project, name), name)
 
 
-def read_lock_folder(folder: Path) -> Lock:
-    """Read a lock from any folder."""
+def read_lock_folder(folder: Path, image: str = "") -> Lock:
+    """Read a lock from any folder; when `image` is given, it is the lock of that image.
+
+    Raises LockFileError.
+    """
     try:
         content = files.read_folder(folder)
     except (FileNotFoundError, NotADirectoryError):
         raise LockFileError(
             "there is no lock here", subject=str(folder), action="make it with `nightlock lock`"
         ) from None
-    return Lock.parse(content, str(folder))
+    except (OSError, RuntimeError) as error:
+        # RuntimeError: how pathlib says before Python 3.13 that links go in circles.
+        raise LockFileError(
+            f"the lock cannot be read: {_reason(error)}",
+            subject=str(folder),
+            action="make it a folder of files that you may read",
+        ) from None
+    lock = Lock.parse(content, str(folder))
+    if image and lock.header.image != image:
+        raise LockFileError(
+            f"this is the lock of image {lock.header.image!r}, not of {image!r}",
+            subject=str(folder / "lock.toml"),
+            action=f"make that one with `nightlock lock {image}`",
+        )
+    return lock
 
 
 def write_lock(project: Path, lock: Lock, out: Path | None = None) -> Change:
-    """Write a lock into lock/IMAGE/ (or `out`), and nothing else stays there."""
+    """Write a lock into lock/IMAGE/ (or `out`); the files of an older one go, all others stay.
+
+    Raises BadInput when the folder holds something else than a lock.
+    """
     folder = out or lock_folder(project, lock.header.image)
     with files.locked(folder.parent / f".{folder.name}.lock", remove=True):
-        return files.write_folder(folder, lock.files())
+        return files.write_folder(folder, _foreign(folder) | lock.files())
+
+
+def _foreign(folder: Path) -> dict[str, bytes]:
+    """Read what is no part of the lock in `folder`; raises BadInput when no lock is there."""
+    files.restore(folder)
+    if not os.path.lexists(folder):
+        return {}
+    try:
+        entries = [path for path in folder.iterdir() if not _is_ours(path.name)]
+        if entries and not (folder / "lock.toml").is_file():
+            raise BadInput(
+                "the folder holds something else than a lock",
+                subject=str(folder),
+                action="name a new folder, or an empty one",
+            )
+        return {path.name: path.read_bytes() for path in entries if path.is_file()}
+    except OSError as error:
+        raise BadInput(
+            f"no lock can be written there: {_reason(error)}",
+            subject=str(folder),
+            action="name a new folder, or an empty one",
+        ) from None
+
+
+def _is_ours(name: str) -> bool:
+    return name == "lock.toml" or SIBLING.fullmatch(name) is not None
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _own_table(path: Path) -> Mapping[str, object]:
+    """Read `[tool.nightlock]`; none when it is not there."""
+    tool = _toml(path).get("tool", {})
+    table = tool.get("nightlock", {}) if isinstance(tool, dict) else None
+    if not isinstance(table, dict):
+        raise SpecError(
+            "tool.nightlock is not a table",
+            subject=os.fspath(path),
+            action="write it as [tool.nightlock], with settings below",
+        )
+    return table
 
 
 def _toml(path: Path) -> dict[str, object]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        # Some editors begin a file with a byte order mark.
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise SpecError(
+            f"the file cannot be read: {_reason(error)}",
+            subject=os.fspath(path),
+            action="make it a file that you may read",
+        ) from None
+    except (ValueError, RecursionError) as error:
+        # Beside its own errors, tomllib lets through those of endless numbers and deep nesting.
         raise SpecError(
             f"not TOML: {error}", subject=os.fspath(path), action="correct that line"
         ) from None

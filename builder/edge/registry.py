@@ -9,7 +9,6 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
-from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Self
 from urllib.parse import urljoin
@@ -20,6 +19,14 @@ from builder.core.lock import digest_of
 from builder.core.manifest import MEDIA_TYPES, ImageConfig, Manifest
 from builder.core.reference import DOCKER_HUB, ImageRef, is_loopback
 from builder.edge.credentials import Credential, find_credential
+from builder.edge.registry_answer import (
+    UNUSABLE,
+    bounded,
+    expect,
+    json_table,
+    quoted,
+    wanted_wait,
+)
 from builder.edge.token import TokenServer, parse_challenge
 from builder.errors import BadInput, HashMismatch, NetworkError, RegistryError
 
@@ -27,11 +34,11 @@ ATTEMPTS = 5
 """Tries of one read."""
 BACKOFF = 0.5
 """Seconds before the second try; doubles with each."""
-LONGEST_WAIT = 60.0
-"""Seconds a Retry-After may ask for; more is an error that says so."""
+REFUSALS = 3
+"""Tries when nobody listens there: that passes within a second or two, or not at all."""
 _AGAIN = frozenset({408, 429, 500, 502, 503, 504})
-_LARGEST = 8 << 20
-"""Bytes of a manifest or config; distribution-spec asks registries for at least 4 MiB."""
+_FINAL = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
+"""Broken exchanges that break the same way every time."""
 
 
 class Registry:
@@ -49,16 +56,7 @@ class Registry:
         local = is_loopback(host)
         server = "registry-1.docker.io" if host == DOCKER_HUB else host
         self._pause = pause
-        self._client = httpx.Client(
-            base_url=f"{'http' if local else 'https'}://{server}",
-            transport=transport,
-            # The machine's own CA store, as docker uses it; a proxy is never asked for loopback.
-            verify=ssl.create_default_context(),
-            trust_env=not local,
-            follow_redirects=True,
-            timeout=httpx.Timeout(60, connect=15),
-            headers={"User-Agent": "nightlock"},
-        )
+        self._client = _client(f"{'http' if local else 'https'}://{server}", local, transport)
         self._tokens = TokenServer(self._client, credential, local=local)
 
     @classmethod
@@ -80,7 +78,7 @@ class Registry:
     def ping(self) -> None:
         """Ask whether it is a registry and lets us in (end-1)."""
         response = self._read("GET", "/v2/", subject=self.host, scope="")
-        _expect(response, self.host, 200)
+        expect(response, self.host, 200)
 
     def find_manifest(self, ref: ImageRef) -> Manifest | None:
         """Fetch a manifest or index with its exact bytes; None when there is none (end-3).
@@ -96,8 +94,8 @@ class Registry:
         )
         if response.status_code == 404:
             return None
-        _expect(response, str(ref), 200)
-        data = _bounded(response, str(ref))
+        expect(response, str(ref), 200)
+        data = bounded(response, str(ref))
         found = digest_of(data)
         stated = ref.digest or response.headers.get("Docker-Content-Digest", "")
         if stated.startswith("sha256:") and stated != found:
@@ -130,7 +128,7 @@ class Registry:
         )
         if response.status_code == 404:
             return ""
-        _expect(response, str(ref), 200)
+        expect(response, str(ref), 200)
         stated = response.headers.get("Docker-Content-Digest", "")
         if stated.startswith("sha256:"):
             return str(stated)
@@ -150,7 +148,7 @@ class Registry:
             headers={"Content-Type": manifest.media_type},
             content=manifest.data,
         )
-        _expect(response, str(ref), 201, 200, 202)
+        expect(response, str(ref), 201, 200, 202)
         stated = response.headers.get("Docker-Content-Digest", "")
         if stated.startswith("sha256:") and stated != manifest.digest:
             raise HashMismatch(
@@ -168,8 +166,8 @@ class Registry:
             subject=subject,
             scope=f"repository:{ref.repository}:pull",
         )
-        _expect(response, subject, 200)
-        data = _bounded(response, subject)
+        expect(response, subject, 200)
+        data = bounded(response, subject)
         if digest_of(data) != digest:
             raise HashMismatch(
                 f"the registry sent bytes with digest {digest_of(data)}",
@@ -188,7 +186,7 @@ class Registry:
         )
         if response.status_code == 404:
             return False
-        _expect(response, f"{ref.name}@{digest}", 200)
+        expect(response, f"{ref.name}@{digest}", 200)
         return True
 
     def config(self, ref: ImageRef, manifest: Manifest, platform: str = "") -> ImageConfig:
@@ -223,11 +221,16 @@ class Registry:
             )
             if response.status_code == 404:
                 return
-            _expect(response, ref.name, 200)
-            # Registries say `null` for a repository whose tags are all gone.
-            yield from response.json().get("tags") or ()
-            link = response.links.get("next", {}).get("url", "")
-            path = urljoin(str(response.url), link) if link else ""
+            expect(response, ref.name, 200)
+            try:
+                yield from _names(response)
+                path = self._next_page(response, path)
+            except UNUSABLE as error:
+                raise RegistryError(
+                    f"the registry's list of tags cannot be read: {quoted(error)}",
+                    subject=ref.name,
+                    action="look at the registry's log, and at what stands before it",
+                ) from None
 
     def delete(self, ref: ImageRef, digest: str) -> bool:
         """Delete a manifest by digest, and so every tag of it; False when it was not there (end-9).
@@ -243,24 +246,39 @@ class Registry:
         )
         if response.status_code == 404:
             return False
-        _expect(response, subject, 202, 200)
+        expect(response, subject, 202, 200)
         return True
+
+    def _next_page(self, response: httpx.Response, path: str) -> str:
+        """Address of the next page; ValueError when it leads away: our token goes with it."""
+        link = response.links.get("next", {}).get("url", "")
+        if not link:
+            return ""
+        following = httpx.URL(urljoin(str(response.url), link))
+        base = self._client.base_url
+        if (following.scheme, following.netloc) != (base.scheme, base.netloc):
+            raise ValueError("its next page is at another host")
+        if str(following) == str(self._client.base_url.join(path)):
+            raise ValueError("its next page is the same page")
+        return str(following)
 
     def _read(
         self, method: str, path: str, *, subject: str, scope: str, headers: Mapping[str, str] = {}
     ) -> httpx.Response:
+        refused = 0
         for attempt in range(1, ATTEMPTS + 1):
             last = attempt == ATTEMPTS
             try:
-                response = self._send(method, path, scope, headers)
+                response = self._send(method, path, subject, scope, headers)
             except httpx.TransportError as error:
-                if last:
+                refused += isinstance(error, httpx.ConnectError) and "refused" in str(error)
+                if last or refused == REFUSALS:
                     raise self._unreachable(error, subject) from error
                 wait = BACKOFF * 2 ** (attempt - 1)
             else:
                 if response.status_code not in _AGAIN or last:
                     return response
-                wait = _wanted_wait(response, subject) or BACKOFF * 2 ** (attempt - 1)
+                wait = wanted_wait(response, subject) or BACKOFF * 2 ** (attempt - 1)
             self._pause(wait)
         raise AssertionError  # the last attempt returns or raises
 
@@ -275,7 +293,7 @@ class Registry:
         content: bytes = b"",
     ) -> httpx.Response:
         try:
-            return self._send(method, path, scope, headers, content)
+            return self._send(method, path, subject, scope, headers, content)
         except httpx.TransportError as error:
             raise self._unreachable(error, subject) from error
 
@@ -283,88 +301,84 @@ class Registry:
         self,
         method: str,
         path: str,
+        subject: str,
         scope: str,
         headers: Mapping[str, str],
         content: bytes = b"",
     ) -> httpx.Response:
-        """Send once; when asked who we are, say so and send again."""
+        """Send once; when asked who we are, say so and send again.
+
+        Raises httpx.TransportError where another try may help, else RegistryError.
+        """
 
         def send() -> httpx.Response:
             return self._client.request(
                 method, path, headers={**headers, **self._tokens.header(scope)}, content=content
             )
 
-        response = send()
-        if response.status_code != 401:
-            return response
-        challenge = parse_challenge(response.headers.get_list("WWW-Authenticate"))
-        return send() if self._tokens.answer(challenge, scope, self.host) else response
+        try:
+            response = send()
+            if response.status_code != 401:
+                return response
+            challenge = parse_challenge(response.headers.get_list("WWW-Authenticate"))
+            return send() if self._tokens.answer(challenge, scope, subject) else response
+        except UNUSABLE as error:
+            if isinstance(error, httpx.TransportError) and not isinstance(error, _FINAL):
+                raise
+            raise RegistryError(
+                f"the answer of the registry {self.host} cannot be used: {quoted(error)}",
+                subject=subject,
+                action="check the registry's address, and what stands between here and it",
+            ) from error
 
     def _unreachable(self, error: httpx.TransportError, subject: str) -> NetworkError:
         advice = "check the network and the proxy settings, then try again"
         if is_loopback(self.host):
-            advice = "start it with `nightlock engine start`"
+            advice = (
+                "is a registry listening there? `nightlock engine status` names the local one, "
+                "`nightlock engine start` starts it"
+            )
         elif "CERTIFICATE" in str(error).upper() or "SSL" in str(error).upper():
             advice = "add the registry's CA to the machine, or name it in SSL_CERT_FILE"
         return NetworkError(
-            f"the registry {self.host} does not answer: {str(error) or type(error).__name__}",
+            f"the registry {self.host} does not answer: {quoted(error)}",
             subject=subject,
             action=advice,
         )
 
 
-def _wanted_wait(response: httpx.Response, subject: str) -> float:
-    """Seconds that Retry-After asks for (RFC 9110 10.2.3); 0 when it does not."""
-    text = response.headers.get("Retry-After", "")
-    if not text:
-        return 0.0
+def _client(address: str, local: bool, transport: httpx.BaseTransport | None) -> httpx.Client:
     try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(text).timestamp() - time.time()
-        except ValueError:
-            return 0.0
-    if seconds > LONGEST_WAIT:
-        raise RegistryError(
-            f"the registry asks to wait {seconds:.0f} s (HTTP {response.status_code})",
-            subject=subject,
-            action="try again then; logging in raises the limit at most registries",
-        )
-    return max(0.0, seconds)
-
-
-def _bounded(response: httpx.Response, subject: str) -> bytes:
-    if len(response.content) > _LARGEST:
-        raise RegistryError(
-            f"{len(response.content)} bytes where at most {_LARGEST} are expected",
-            subject=subject,
-            action="check that the reference names an image",
-        )
-    return response.content
-
-
-def _expect(response: httpx.Response, subject: str, *codes: int) -> None:
-    """Raise RegistryError with the registry's own code and message (distribution-spec, errors)."""
-    if response.status_code in codes:
-        return
-    status, said = response.status_code, ""
+        httpx.URL(address)
+    except UNUSABLE as error:
+        raise BadInput(
+            f"not a registry's address: {quoted(error)}",
+            subject=address,
+            action="write registry/repository:tag with a host name that can exist",
+        ) from None
     try:
-        errors = response.json().get("errors") or []
-        said = "; ".join(f"{e.get('code', '')} {e.get('message', '')}".strip() for e in errors if e)
-    except (ValueError, AttributeError):
-        said = ""
-    raise RegistryError(
-        f"the registry answered HTTP {status}" + (f": {said}" if said else ""),
-        subject=subject,
-        action=_ADVICE.get(status, "look at the registry's log, then try again"),
-    )
+        return httpx.Client(
+            base_url=address,
+            transport=transport,
+            # The machine's own CA store, as docker uses it; a proxy is never asked for loopback.
+            verify=ssl.create_default_context(),
+            trust_env=not local,
+            follow_redirects=True,
+            timeout=httpx.Timeout(60, connect=15),
+            headers={"User-Agent": "nightlock"},
+        )
+    except (*UNUSABLE, ImportError):
+        # The words of the cause may hold the proxy's password.
+        raise NetworkError(
+            "the proxy settings cannot be used",
+            subject=address,
+            action="correct HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY: http://host:port",
+        ) from None
 
 
-_ADVICE = {
-    401: "log in with `docker login`, and check that this account may do it",
-    403: "log in with `docker login`, and check that this account may do it",
-    404: "check the repository's name",
-    405: "switch deleting on in the registry's configuration",
-    429: "wait, or log in: most registries give known users more",
-}
+def _names(response: httpx.Response) -> list[str]:
+    # Registries say `null` for a repository whose tags are all gone.
+    names = json_table(response).get("tags") or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("`tags` is not a list of names")
+    return names

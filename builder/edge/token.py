@@ -14,9 +14,11 @@ import httpx
 
 from builder.core.reference import is_loopback
 from builder.edge.credentials import Credential
+from builder.edge.registry_answer import UNUSABLE, json_table, quoted
 from builder.errors import RegistryError
 
 _PAIR = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,]+))')
+_TOKEN = re.compile(r"[!-~]+")
 
 
 def parse_challenge(headers: Sequence[str]) -> Mapping[str, str]:
@@ -73,11 +75,21 @@ class TokenServer:
         subject: str,
     ) -> str:
         realm = challenge.get("realm", "")
-        parts = urlsplit(realm)
+        try:
+            parts = urlsplit(realm)
+            httpx.URL(realm)
+        except UNUSABLE as error:
+            raise RegistryError(
+                f"the registry names a token server with a bad address: {quoted(error)}",
+                subject=subject,
+                action="correct the `realm` in the registry's configuration",
+            ) from None
+        server = parts.netloc.rpartition("@")[2]
         safe = parts.scheme == "https" or (self._local and is_loopback(parts.netloc))
         if not safe:
+            named = f"{parts.scheme}://{server}" if server else "(none)"
             raise RegistryError(
-                f"the registry names a token server that is not https: {realm!r}",
+                f"the registry names a token server that is not https: {named}",
                 subject=subject,
                 action="give its token server TLS; a password is not sent in the clear",
             )
@@ -85,20 +97,26 @@ class TokenServer:
         fields = {key: value for key, value in fields.items() if value}
         try:
             response = self._ask(realm, fields, credential)
-        except httpx.TransportError as error:
+        except UNUSABLE as error:
             raise RegistryError(
-                f"the token server {parts.netloc} does not answer: {error}",
+                f"the token server {server} does not answer: {quoted(error)}",
                 subject=subject,
                 action="check the network, then try again",
             ) from error
         if response.status_code != 200:
             raise RegistryError(
-                f"the token server {parts.netloc} answered HTTP {response.status_code}",
+                f"the token server {server} answered HTTP {response.status_code}",
                 subject=subject,
                 action="log in with `docker login`, and check that this account may do it",
             )
-        body = response.json()
-        return str(body.get("token") or body.get("access_token") or "")
+        try:
+            return _token_in(response)
+        except ValueError as error:
+            raise RegistryError(
+                f"the answer of the token server {server} cannot be used: {quoted(error)}",
+                subject=subject,
+                action="check the `realm` in the registry's configuration, and what stands there",
+            ) from None
 
     def _ask(
         self, realm: str, fields: Mapping[str, str], credential: Credential | None
@@ -114,6 +132,15 @@ class TokenServer:
         value = _basic(credential)
         headers = {"Authorization": value} if value else {}
         return self._client.get(realm, params=dict(fields), headers=headers)
+
+
+def _token_in(response: httpx.Response) -> str:
+    body = json_table(response)
+    token = body.get("token") or body.get("access_token")
+    # Anything else cannot stand in a header, and the error about that would quote it.
+    if not isinstance(token, str) or _TOKEN.fullmatch(token) is None:
+        raise ValueError("it holds no token")
+    return token
 
 
 def _basic(credential: Credential | None) -> str:

@@ -1,13 +1,13 @@
 # docker buildx build --platform linux/amd64 --network none --provenance=false --sbom=false --build-arg SOURCE_DATE_EPOCH=1790000000 --output type=image,oci-mediatypes=true,compression=zstd,force-compression=true,name=nightlock/cpu:local .
 #
 # A small image, for golden files
-# Rendered by nightlock from lock/cpu/, lock digest sha256:32d50b11cc3011a33448429ce137c3c7dda604c9af8d34a324c84ada87830530.
+# Rendered by nightlock from lock/cpu/, lock digest sha256:e3bafd4b75e98eae799ec0fcf885da4caf853042effe36c0c9079895b1bf7dda.
 # This folder is the whole context: nothing is fetched while building, so the command above gives
 # the same layers on every machine. `nightlock build` adds two labels to it: the digest of
 # base.tar and the build id.
 
 # ---- base: the root file system -----------------------------------------------------------------
-# Debian bookworm from 1 locked packages, sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb
+# Debian bookworm from 1 locked packages, sha256:55beb7e9a987e20ddca2a2326732fdbea958ed26f1ccf90f7bb7a9825fa8d4dc
 # ADD unpacks the tar as one layer; `docker import` would give a new image id each time.
 FROM scratch AS base
 ADD base.tar /
@@ -103,18 +103,18 @@ ENV PATH="/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
     XDG_CONFIG_HOME="/cache/config" \
     HF_HOME="/cache/huggingface" \
     VLLM_CONFIG_ROOT="/cache/config/vllm" \
-    VLLM_CACHE_ROOT="/cache/32d50b11cc30/vllm" \
-    TORCHINDUCTOR_CACHE_DIR="/cache/32d50b11cc30/torchinductor" \
-    TRITON_CACHE_DIR="/cache/32d50b11cc30/triton" \
-    NUMBA_CACHE_DIR="/cache/32d50b11cc30/numba" \
+    VLLM_CACHE_ROOT="/cache/e3bafd4b75e9/vllm" \
+    TORCHINDUCTOR_CACHE_DIR="/cache/e3bafd4b75e9/torchinductor" \
+    TRITON_CACHE_DIR="/cache/e3bafd4b75e9/triton" \
+    NUMBA_CACHE_DIR="/cache/e3bafd4b75e9/numba" \
     VLLM_NO_USAGE_STATS="1"
 
 LABEL org.nightlock.base="bookworm" \
-      org.nightlock.base.debs="sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb" \
+      org.nightlock.base.debs="sha256:55beb7e9a987e20ddca2a2326732fdbea958ed26f1ccf90f7bb7a9825fa8d4dc" \
       org.nightlock.channel="release" \
       org.nightlock.companions="{\"torch\":\"2.13.0+cpu\"}" \
       org.nightlock.image="cpu" \
-      org.nightlock.lock.digest="sha256:32d50b11cc3011a33448429ce137c3c7dda604c9af8d34a324c84ada87830530" \
+      org.nightlock.lock.digest="sha256:e3bafd4b75e98eae799ec0fcf885da4caf853042effe36c0c9079895b1bf7dda" \
       org.nightlock.python="3.11" \
       org.nightlock.spec.digest="sha256:e2ad7ba66a33558bacbc0530de0a492c365df5e15e2aa1501b1a6579c38aa0ac" \
       org.nightlock.targets="cpu" \

@@ -236,6 +236,10 @@ def test_files_that_are_gone_everywhere_are_named_together(
     with pytest.raises(AptDrift) as caught:
         fetch_debs(pins, store, archive.addresses)
     assert f"{one.path}, {two.path}" == caught.value.subject
+    assert [
+        ("apt-drift", "one 1.0 (amd64)", f"no source has {one.path}"),
+        ("apt-drift", "two 1:1.0-1+deb12u1 (amd64)", f"no source has {two.path}"),
+    ] == [(row.key, row.subject, row.evidence) for row in caught.value.findings]
     assert (one, two) == debs.missing(pins, store)
     assert store.has(base.sha256, base.size)
 
@@ -263,6 +267,10 @@ def test_wrong_bytes_are_refused_and_their_source_named(
     with pytest.raises(HashMismatch) as caught:
         fetch_debs([one], store, archive.addresses)
     assert f"file:{deb}" == caught.value.subject
+    assert "NIGHTLOCK_DEBIAN_MIRROR" in caught.value.action
+    (row,) = caught.value.findings
+    assert ("hash-mismatch", caught.value.action) == (row.key, row.action)
+    assert one.file in row.evidence
     assert [] == [path for path in store.root.rglob("*") if path.is_file()]
 
 

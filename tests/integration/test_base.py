@@ -28,8 +28,8 @@ from builder.edge.debs import archives, fetch_debs, resolve_base
 from builder.edge.mmdebstrap import can_make_base, unpack_mmdebstrap
 from builder.edge.project import read_spec
 from builder.edge.rootfs import Base, find_base, make_base
-from builder.edge.store import Store, link
-from builder.errors import CommandFailed, Outside, ToolMissing
+from builder.edge.store import Store, hash_file, link
+from builder.errors import HashMismatch, Outside, ToolMissing
 from tests.support.archive import LocalArchive
 
 ROOT = Path(__file__).parents[2]
@@ -38,8 +38,12 @@ PLANTED = "planted-host-name"
 DEADLINE = 120.0
 """Seconds within which a bootstrap must have begun, or must have ended after a signal."""
 
+ROOT_ON_DEBIAN = os.geteuid() == 0 and Path("/etc/debian_version").is_file()
+"""Where it must work: there a test fails, with the reason, instead of being left out."""
+
 needs_bootstrap = pytest.mark.skipif(
-    can_make_base() is not None, reason=f"no root file system can be made here: {can_make_base()}"
+    can_make_base() is not None and not ROOT_ON_DEBIAN,
+    reason=f"no root file system can be made here: {can_make_base()}",
 )
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change root or host name")
 
@@ -249,7 +253,7 @@ def test_debs_that_are_not_fetched_are_told(tmp_path: Path) -> None:
 @pytest.mark.network
 @needs_bootstrap
 def test_a_damaged_deb_in_the_store_is_found_out(small_set: SmallSet, tmp_path: Path) -> None:
-    """Apt checks every file against its locked sha256, also offline."""
+    """Every file is read against its locked sha256; the damaged one can be fetched again."""
     archive = LocalArchive(folder=tmp_path / "archive")
     archive.add("one", "1.0", fields="Essential: yes\n")
     root = AptRoot(tmp_path / "root", archive.sources, "amd64")
@@ -260,8 +264,10 @@ def test_a_damaged_deb_in_the_store_is_found_out(small_set: SmallSet, tmp_path: 
     damaged = store.path(pins[0].sha256)
     damaged.chmod(0o644)
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
-    with pytest.raises(CommandFailed, match="Hash Sum mismatch"):
+    with pytest.raises(HashMismatch, match=r"one_1\.0_amd64\.deb in the store was damaged"):
         make_base("bookworm", pins, store, tmp_path / "records", small_set.programs["trixie"])
+    fetch_debs(pins, store, archive.addresses)
+    assert hash_file(damaged) == pins[0].sha256
 
 
 def test_a_machine_that_cannot_bootstrap_is_told_why(

@@ -178,12 +178,25 @@ def test_wrong_bytes_never_reach_the_store(
     with pytest.raises(HashMismatch) as caught:
         recipe.run(tiny.context, "tiny")
     assert words in caught.value.what
+    assert ["hash-mismatch"] == [row.key for row in caught.value.findings]
     assert "nightlock lock tiny --upgrade-package torch" in caught.value.action
     assert not store(tiny).path(TORCH.sha256).exists()
     assert TORCH.sha256 not in leftovers(tiny)
     del index.served[TORCH.file]
     recipe.run(tiny.context, "tiny")
     assert has(tiny, TORCH)
+
+
+def test_wrong_bytes_here_and_silence_there_is_the_outside_world(
+    tiny: Tiny, index: FakeIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The place that is down may have the right ones: exit code 4, and both are told."""
+    index.served[TORCH.file] = TORCH.data[:-1] + b"?"
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "http://127.0.0.1:9/simple")
+    with pytest.raises(NetworkError) as caught:
+        recipe.run(tiny.context, "tiny")
+    assert "http://127.0.0.1:9/simple/torch/" == caught.value.subject
+    assert "other bytes of the same length" in caught.value.what
 
 
 def test_an_index_that_lists_another_hash_is_refused(tiny: Tiny, index: FakeIndex) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from builder.core.wheel_target import WheelTarget, wheel_target
 from builder.edge import uv
 from builder.edge.project import read_lock, read_lock_folder, read_spec
 from builder.edge.store import Store
+from tests.support.schemas import breaches
 
 pytestmark = pytest.mark.network
 
@@ -53,7 +55,7 @@ def again(tmp_path_factory: pytest.TempPathFactory, state_environment: dict[str,
     before = contents(COMMITTED)
     out = tmp_path_factory.mktemp("again") / "cpu"
     ran = subprocess.run(
-        [sys.executable, "-m", "builder", "lock", "cpu", "--out", str(out)],
+        [sys.executable, "-m", "builder", "lock", "cpu", "--out", str(out), "--json"],
         cwd=ROOT,
         env=state_environment,
         capture_output=True,
@@ -61,6 +63,7 @@ def again(tmp_path_factory: pytest.TempPathFactory, state_environment: dict[str,
         check=False,
     )
     assert 0 == ran.returncode, ran.stderr
+    assert [] == breaches("lock", json.loads(ran.stdout))
     assert before == contents(COMMITTED)
     return out
 

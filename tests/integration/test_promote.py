@@ -16,7 +16,7 @@ from builder.commands.context import Context
 from builder.core.manifest import OCI_INDEX
 from builder.core.reference import ImageRef
 from builder.core.smoke import SmokeReport
-from builder.edge import records
+from builder.edge import journal, records
 from builder.edge.engine import Engine
 from builder.edge.registry import Registry
 from builder.errors import BadInput, Refused
@@ -183,3 +183,54 @@ def test_promotion_changes_digest(context: Context) -> None:
     assert ["promotion-changes-digest"] == [finding.key for finding in caught.value.findings]
     assert OLD.manifest == fake.manifests["x", "nightly"][0]
     assert not (context.places.state / "records" / "promotions.ndjson").exists()
+
+
+def test_a_killed_promotion_is_recorded_by_the_next(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after the put: the next run of this repository writes the missing line, once."""
+    fake = FakeRegistry()
+    fake.add("x", "nightly", OLD)
+    fake.add("x", "new", NEW)
+    prove(context, make_report(digest=NEW.digest))
+    record = context.places.state / "records" / "promotions.ndjson"
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with served(fake) as host:
+        with monkeypatch.context() as patch:
+            patch.setattr(journal, "finish", killed)
+            with pytest.raises(KeyboardInterrupt):
+                promote.run(context, f"{host}/x:new", ("nightly",))
+        assert (NEW.manifest, False) == (fake.manifests["x", "nightly"][0], record.exists())
+        promote.run(context, f"{host}/x:new", ("nightly",), dry_run=True)
+        assert not record.exists()
+        for _ in range(2):
+            result = promote.run(context, f"{host}/x:new", ("nightly",)).result
+            assert ["unchanged"] == [move.change for move in result.tags]
+    rows = [json.loads(line) for line in record.read_text().splitlines()]
+    assert [(OLD.digest, NEW.digest)] == [(row["old"], row["new"]) for row in rows]
+
+
+def test_a_promotion_killed_before_its_put_is_not_recorded(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tag did not move; the next run moves it and writes one line."""
+    fake = FakeRegistry()
+    fake.add("x", "nightly", OLD)
+    fake.add("x", "new", NEW)
+    prove(context, make_report(digest=NEW.digest))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with served(fake) as host:
+        with monkeypatch.context() as patch:
+            patch.setattr(Registry, "put_manifest", killed)
+            with pytest.raises(KeyboardInterrupt):
+                promote.run(context, f"{host}/x:new", ("nightly",))
+        result = promote.run(context, f"{host}/x:new", ("nightly",)).result
+    assert ["moved"] == [move.change for move in result.tags]
+    record = context.places.state / "records" / "promotions.ndjson"
+    assert 1 == len(record.read_text().splitlines())

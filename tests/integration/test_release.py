@@ -29,6 +29,8 @@ CLEAN = ("PIP_", "UV_", "VIRTUAL_ENV", "XDG_", "NETRC", "NIGHTLOCK_")
 VLLM = make_vllm("0.32.0", requires=["torch==2.13.0"])
 TORCH = make_wheel("torch", "2.13.0+cpu", tag="cp311-cp311-manylinux_2_28_x86_64")
 
+UV = make_wheel("uv", "0.13.9")
+
 
 def add_fix(archive: LocalArchive, number: int) -> None:
     """Put a security fix of `libfix` into the archive."""
@@ -82,10 +84,10 @@ def drifting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Drifti
     monkeypatch.setattr(debs, "host_sources", lambda _codename, _settings: archive.sources)
     # No base is made here, so the program that makes them is not fetched.
     monkeypatch.setattr(mmdebstrap, "find_mmdebstrap", lambda folder: folder)
-    with fake_index(VLLM, TORCH) as index:
+    with fake_index(VLLM, TORCH, UV) as index:
         settings = Settings(indexes={"general": index.url, "pytorch-cpu": index.url})
         tiny = Tiny(tmp_path / "project", settings)
-        tiny.spec("vllm==0.32.0", "torch==2.13.0", torch="pytorch-cpu")
+        tiny.spec("vllm==0.32.0", "torch==2.13.0", tools=("uv==0.13.9",), torch="pytorch-cpu")
         assert lock_recipe.run(tiny.context, "tiny").ok
         made = Drifting(tiny=tiny, archive=archive, index=index)
         assert ["base-files 12", "libfix 1.0-1+deb12u1"] == versions(read_lock(tiny.root, "tiny"))

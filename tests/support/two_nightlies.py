@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from builder.core.debs import debs_digest
 from builder.core.lock import (
     BaseLock,
     DebPin,
@@ -89,7 +90,10 @@ def make_lock(
         "epoch": 1_796_000_000,
         "vllm": VllmTable(package="vllm", version=OLD_VLLM, commit=OLD_COMMIT),
         "target": TargetTable(python="3.13", glibc="2.41", cuda="13.0"),
-        "base": BaseLock(debian="trixie"),
+        "base": BaseLock(
+            debian="trixie",
+            debs={platform: debs_digest(pins) for platform, pins in (debs or {}).items() if pins},
+        ),
         "layers": {platform: [[pin.name] for pin in pins] for platform, pins in wheels.items()},
         "resolver": ResolverTable(name="uv", version="0.13.9"),
     }
@@ -165,7 +169,7 @@ def old_night() -> Lock:
             "torchaudio": "2.11.1",
         },
         layers={platform: layers(pins) for platform, pins in wheels.items()},
-        tools={AMD64: [wheel("uv", "0.13.9", size=22_000_000).line()]},
+        tools={platform: [wheel("uv", "0.13.9", size=22_000_000).line()] for platform in wheels},
     )
 
 

@@ -115,7 +115,7 @@ def test_other_debs_leave_the_rest_of_a_lock_alone() -> None:
     """The digest of debs.txt follows; wheels, layers and spec stay; the lock reads back."""
     lock = small_lock()
     (platform,) = lock.platforms
-    debs = (pin("b"), pin("a"))
+    debs = (pin("bb"), pin("aa"))
     moved = with_debs(lock, platform, debs)
     assert moved.platforms[platform] == replace(lock.platforms[platform], debs=debs[::-1])
     assert moved.header.base.debs == {**lock.header.base.debs, platform: debs_digest(debs)}

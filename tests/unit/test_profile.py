@@ -10,7 +10,7 @@ import pytest
 import tomli_w
 
 from builder.core.profile import Check, Profile, parse_profile
-from builder.edge.profiles import checkpoint_digest, read_profile, readable_by_all
+from builder.edge.profiles import checkpoint_digest, read_policy, read_profile, readable_by_all
 from builder.errors import BadInput, SpecError
 
 CHAT = {"name": "a", "messages": [{"role": "user", "content": "?"}], "expect": {"content": "!"}}
@@ -177,3 +177,67 @@ def test_the_cpu_profile_asks_what_the_smoke_model_knows(project_root: Path) -> 
     answers = {row["prompt"]: row["expected"]["text"] for row in known["completions"]}
     (completion,) = (c for c in bound.profile.check if c.request == "completion")
     assert answers[str(completion.prompt)] == completion.expect.content
+
+
+@pytest.mark.parametrize("name", ["", "../policy", "a/b", "a\0b", ".", "a" * 300])
+def test_a_profiles_name_is_a_name(name: str, tmp_path: Path) -> None:
+    """It cannot lead out of the folder."""
+    with pytest.raises(BadInput, match="not a profile's name"):
+        read_profile(tmp_path, name)
+
+
+def place(project: Path, content: bytes) -> Path:
+    """Write profile `p` and the policy."""
+    path = project / "images" / "profiles" / "p.toml"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    (project / "images" / "policy.toml").write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"a = " + b"[" * 100_000, b"a = " + b"9" * 5_000, b"\xff", b"a" + b".a" * 5_000 + b" = 1"],
+)
+def test_a_file_that_is_no_toml_is_told(content: bytes, tmp_path: Path) -> None:
+    """Profile and policy alike, with the file's name."""
+    path = place(tmp_path, content)
+    with pytest.raises(SpecError) as caught:
+        read_profile(tmp_path, "p")
+    assert str(path) == caught.value.subject
+    with pytest.raises(SpecError) as caught:
+        read_policy(tmp_path)
+    assert str(tmp_path / "images" / "policy.toml") == caught.value.subject
+
+
+def test_a_value_nested_too_deep_is_told() -> None:
+    """Dotted keys nest without brackets."""
+    deep = "kind" + ".a" * 5_000 + " = 1"
+    with pytest.raises(SpecError, match="too deep"):
+        parse_profile(deep, "p.toml")
+
+
+def test_a_byte_order_mark_is_no_content(tmp_path: Path) -> None:
+    """Some editors write one."""
+    place(tmp_path, b"\xef\xbb\xbf" + text().encode())
+    assert "cpu" == read_profile(tmp_path, "p").profile.kind
+
+
+def test_a_folder_in_a_files_place_is_told(tmp_path: Path) -> None:
+    """Profile and policy alike."""
+    (tmp_path / "images" / "profiles" / "p.toml").mkdir(parents=True)
+    (tmp_path / "images" / "policy.toml").mkdir()
+    with pytest.raises(SpecError, match="Is a directory"):
+        read_profile(tmp_path, "p")
+    with pytest.raises(SpecError, match="Is a directory"):
+        read_policy(tmp_path)
+
+
+def test_a_checkpoint_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """A zero byte in its name, or a link that leads to itself."""
+    (tmp_path / "loop").symlink_to("loop")
+    path = place(tmp_path, b"")
+    for folder in ("a\0b", "loop"):
+        path.write_text(text(model={"folder": folder}))
+        with pytest.raises(SpecError, match=r"model\.folder"):
+            read_profile(tmp_path, "p")

@@ -156,3 +156,27 @@ def test_a_digest_is_sha256_alone() -> None:
     for bad in ("sha256:" + "A" * 64, "sha256:" + "0" * 63, "0" * 64, "md5:" + "0" * 32):
         with pytest.raises(BadInput):
             parse_digest(bad)
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost:0", "r.example:65536", "[::1]:99999", "x.y:" + "9" * 99]
+)
+def test_a_port_that_cannot_exist_is_bad_input(host: str) -> None:
+    """Before anything is asked."""
+    with pytest.raises(BadInput, match="not a port"):
+        ImageRef.parse(f"{host}/x:y")
+    assert "r.example:65535" == ImageRef.parse("r.example:65535/x").registry
+
+
+def test_an_address_that_cannot_exist_is_bad_input() -> None:
+    """Colons and hex digits alone make no IPv6 address."""
+    with pytest.raises(BadInput, match="not an IPv6 address"):
+        ImageRef.parse("[:::]:5000/x")
+
+
+def test_no_password_is_quoted() -> None:
+    """Somebody pastes an address with user and password."""
+    for text in ("me:hunter2@r.example/x:y", "https://me:hunter2@r.example/x", "me:a@hunter2@r/x"):
+        with pytest.raises(BadInput) as caught:
+            ImageRef.parse(text)
+        assert "hunter2" not in str(caught.value)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from builder.core.lock import digest_of
-from builder.core.manifest import DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST
+from builder.core.manifest import DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST, ImageConfig
 from builder.core.reference import ImageRef
-from builder.edge.registry import ATTEMPTS, LONGEST_WAIT, Registry
-from builder.errors import BadInput, HashMismatch, NetworkError, RegistryError
+from builder.edge.registry import ATTEMPTS, REFUSALS, Registry
+from builder.edge.registry_answer import LONGEST_WAIT, quoted
+from builder.errors import BadInput, HashMismatch, NetworkError, NightlockError, RegistryError
 from tests.support.registry import FakeRegistry, methods, small_image, small_index
 
 HOST = "registry.example"
@@ -126,8 +132,8 @@ def test_reads_are_tried_again(status: int) -> None:
 
 def test_reads_are_given_up() -> None:
     """After the last try the error names the registry and says what to do."""
-    fake = FakeRegistry(faults=[httpx.ConnectError("refused")] * ATTEMPTS)
-    with client(fake) as registry, pytest.raises(NetworkError, match="refused") as caught:
+    fake = FakeRegistry(faults=[httpx.ReadError("reset")] * ATTEMPTS)
+    with client(fake) as registry, pytest.raises(NetworkError, match="reset") as caught:
         registry.manifest(REF)
     assert (str(REF), True) == (caught.value.subject, bool(caught.value.action))
     assert ATTEMPTS == len(fake.requests)
@@ -297,11 +303,172 @@ def test_a_registry_on_loopback_is_spoken_to_without_tls() -> None:
 
 
 def test_a_silent_local_registry_is_the_private_engines() -> None:
-    """The advice names the command that starts it."""
+    """Or another one: the advice asks, and names both commands; nobody waits long for it."""
     fake = FakeRegistry(faults=[httpx.ConnectError("refused")] * ATTEMPTS)
+    waits: list[float] = []
     registry = Registry(
-        "localhost:5000", transport=httpx.MockTransport(fake.handle), pause=lambda _: None
+        "localhost:5000", transport=httpx.MockTransport(fake.handle), pause=waits.append
     )
     with registry, pytest.raises(NetworkError) as caught:
         registry.ping()
     assert "nightlock engine start" in caught.value.action
+    assert "nightlock engine status" in caught.value.action
+    assert (REFUSALS, 1.5) == (len(fake.requests), sum(waits))
+
+
+def answering(*replies: httpx.Response) -> Registry:
+    """Open a registry that gives these answers, the last one again and again."""
+    left = list(replies)
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        reply = left.pop(0) if len(left) > 1 else left[0]
+        # A new response each time: httpx reads one only once.
+        return httpx.Response(reply.status_code, headers=reply.headers, content=reply.content)
+
+    return Registry(HOST, transport=httpx.MockTransport(handle), pause=lambda _: None)
+
+
+TLS = ssl.create_default_context()
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+def bearer(realm: str) -> httpx.Response:
+    """Ask for a token of that server."""
+    return httpx.Response(401, headers={"WWW-Authenticate": f'Bearer realm="{realm}",service="s"'})
+
+
+@pytest.mark.parametrize(
+    ("replies", "words"),
+    [
+        ([httpx.Response(302, headers={"Location": "/v2/again"})], "redirect"),
+        ([httpx.Response(302, headers={"Location": "http://a:b"})], "registry.example"),
+        ([bearer("http://[bad")], "bad address"),
+        ([bearer("http://tokens.example/")], "not https: http://tokens.example"),
+        ([bearer("https://t.example/"), httpx.Response(200, content=b"<html>")], "t.example"),
+        ([bearer("https://t.example/"), httpx.Response(200, content=b"[]")], "not an object"),
+        ([bearer("https://t.example/"), httpx.Response(200, content=DEEP)], "too deep"),
+        ([bearer("https://t.example/"), httpx.Response(200, json={"token": 5})], "no token"),
+        ([httpx.Response(403, json={"errors": 5})], "HTTP 403"),
+        ([httpx.Response(403, json={"errors": [5, {"code": "X"}]})], "HTTP 403: X"),
+        ([httpx.Response(403, content=DEEP)], "HTTP 403"),
+        ([httpx.Response(200, content=DEEP)], "not a manifest"),
+    ],
+)
+def test_a_broken_answer_is_told_in_words(replies: list[httpx.Response], words: str) -> None:
+    """Whatever a registry sends: an error of the outside, on the reference, with an advice."""
+    with answering(*replies) as registry, pytest.raises(NightlockError) as caught:
+        registry.manifest(REF)
+    assert words in caught.value.what
+    assert (4, str(REF), True) == (
+        caught.value.exit_code,
+        caught.value.subject,
+        bool(caught.value.action),
+    )
+
+
+def test_bytes_that_are_not_gzip_are_told() -> None:
+    """A proxy may say gzip and send something else."""
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        stream = httpx.ByteStream(b"not gzip")
+        return httpx.Response(200, headers={"Content-Encoding": "gzip"}, stream=stream)
+
+    registry = Registry(HOST, transport=httpx.MockTransport(handle), pause=lambda _: None)
+    with registry, pytest.raises(RegistryError, match="cannot be used") as caught:
+        registry.manifest(REF)
+    assert str(REF) == caught.value.subject
+
+
+JSON_LIKE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["errors", "token", "config", "layers", "manifests", "tags", "os", "x"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+).map(lambda value: json.dumps(value).encode())
+BODIES = st.binary(max_size=60) | JSON_LIKE
+
+
+@settings(max_examples=60, deadline=None)
+@given(body=BODIES, status=st.sampled_from([200, 403, 404]), header=st.text(max_size=20))
+def test_no_bytes_break_the_client(body: bytes, status: int, header: str) -> None:
+    """As manifest, list of tags, blob or error, or token: an answer or one of our errors."""
+    named = {"WWW-Authenticate": f'Bearer realm="{header}"', "Link": f'<{header}>; rel="next"'}
+    plain = httpx.Response(status, content=body, headers=httpx.Headers(named, encoding="utf-8"))
+    token = httpx.Response(200, content=body)
+    for replies in ([plain], [bearer("https://t.example/"), token, plain]):
+        with pytest.MonkeyPatch.context() as patch:
+            # Loading the machine's CAs takes longer than all else here.
+            patch.setattr(ssl, "create_default_context", lambda: TLS)
+            registry = answering(*replies)
+        with registry:
+            with suppress(NightlockError):
+                registry.manifest(REF)
+            with suppress(NightlockError):
+                list(registry.tags(REF))
+
+
+@given(body=BODIES)
+def test_no_bytes_break_the_config(body: bytes) -> None:
+    """A config is read, or refused in words."""
+    with suppress(RegistryError):
+        ImageConfig.parse(body, "x")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        DEEP,
+        b'{"os": "linux", "architecture": "x", "config": {"Labels": [1]}}',
+        b'{"os": "linux", "architecture": "x", "config": {"Labels": {"a": "\\ud800"}}}',
+    ],
+)
+def test_an_odd_config_is_told(config: bytes) -> None:
+    """Nested without end, labels that are a list, half a character."""
+    with pytest.raises(RegistryError, match="not an image config"):
+        ImageConfig.parse(config, "x")
+
+
+def test_pages_elsewhere_are_not_asked() -> None:
+    """Our token would go there; a page that leads to itself would never end."""
+    for link in ("https://other.example/v2/x", "http://[bad", "/v2/team/cpu/tags/list?n=1000"):
+        reply = httpx.Response(200, json={"tags": ["a"]}, headers={"Link": f'<{link}>; rel="next"'})
+        with answering(reply) as registry, pytest.raises(RegistryError, match="list of tags"):
+            list(registry.tags(REF))
+
+
+def test_errors_hold_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of a token server's address, nor of a proxy's, nor of what somebody quotes."""
+    said = "at https://me:hunter2@x.example/t?token=hunter2&y=1 and me:hunter2@proxy:3128"
+    body = {"errors": [{"code": "DENIED", "message": said}]}
+    realm = "http://me:hunter2@t.example/token?key=hunter2"
+    long = "https://me:hunter2@t.example/token?key=hunter2"
+    cases = (
+        [httpx.Response(403, json=body)],
+        [bearer(realm)],
+        [bearer(long), httpx.Response(500)],
+        [bearer(long), httpx.Response(200, json={"token": "hunter2\n"})],
+        [httpx.Response(302, headers={"Location": "ftp://me:hunter2@x.example/?t=hunter2"})],
+    )
+    for replies in cases:
+        with answering(*replies) as registry, pytest.raises(NightlockError) as caught:
+            registry.manifest(REF)
+        assert "hunter2" not in str(caught.value)
+    monkeypatch.setenv("HTTPS_PROXY", "odd://me:hunter2@proxy.example:1")
+    with pytest.raises(NetworkError, match="proxy settings") as refused:
+        Registry(HOST)
+    assert "hunter2" not in str(refused.value)
+    assert "at https://x.example/t?… and proxy:3128" == quoted(said)
+
+
+def test_an_address_that_cannot_exist_is_bad_input() -> None:
+    """Before anything is sent."""
+    with pytest.raises(BadInput, match="not a registry's address"):
+        Registry("999.1.1.1")

