@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# No test looks at a clock; in CI the same examples each time, elsewhere new ones.
+settings.register_profile("nightlock", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("nightlock")
 
 ROOT = Path(__file__).parent.parent
 

@@ -118,6 +118,12 @@ def _facts(old: Lock, new: Lock, platforms: list[str]) -> list[Fact]:
         ("image", "", was.image, now.image),
         ("channel", "", was.channel, now.channel),
         ("vLLM package", "", was.vllm.package, now.vllm.package),
+        # Where it is pinned, the packages say so already.
+        *(
+            []
+            if _has_vllm(old) or _has_vllm(new)
+            else [("vLLM", "", was.vllm.version, now.vllm.version)]
+        ),
         ("variant", "", was.vllm.variant, now.vllm.variant),
         ("Python", "", was.target.python, now.target.python),
         ("CUDA", "", was.target.cuda, now.target.cuda),
@@ -144,6 +150,10 @@ def _facts(old: Lock, new: Lock, platforms: list[str]) -> list[Fact]:
         for name, platform, before, after in rows
         if before != after
     ]
+
+
+def _has_vllm(lock: Lock) -> bool:
+    return any(content.wheel(lock.header.vllm.package) for content in lock.platforms.values())
 
 
 def _moment(epoch: int) -> str:

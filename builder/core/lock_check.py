@@ -89,8 +89,6 @@ def _tool_problems(platform: str, lines: Iterable[str]) -> Iterator[str]:
         except LockFileError as error:
             yield f"[tools] of {platform}: {error.what}"
             return
-    if "uv" not in names:
-        yield f"[tools] of {platform} has no uv, which builds need"
     yield from _twice(f"[tools] of {platform}: pinned twice", names)
 
 

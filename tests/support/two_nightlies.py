@@ -218,7 +218,7 @@ def new_night() -> Lock:
         companions={"flashinfer-python": "0.6.14", "torch": "2.14.0", "torchaudio": "2.11.0"},
         epoch=1_796_100_000,
         layers={platform: layers(pins) for platform, pins in wheels.items()},
-        tools={AMD64: [wheel("uv", "0.14.0", size=23_000_000).line()]},
+        tools={platform: [wheel("uv", "0.14.0", size=23_000_000).line()] for platform in wheels},
         resolver=ResolverTable(name="uv", version="0.14.0"),
     )
 

