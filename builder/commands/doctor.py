@@ -18,6 +18,7 @@ from builder.core.spec import GENERAL
 from builder.edge import apt, files, mmdebstrap, process, uv
 from builder.edge.engine import find_engine, probe_buildkit, probe_info
 from builder.edge.machine import read_machine
+from builder.edge.reach import silent
 from builder.edge.userconfig import read_user_config
 from builder.errors import CommandFailed, NightlockError, redacted
 
@@ -100,23 +101,25 @@ def _indexes(context: Context) -> Iterator[Check]:
         yield doctor.from_error("pip's and uv's configuration", error)
         return
     own = context.settings.indexes
-    where = redacted(own.get(GENERAL, config.general.value))
-    origin = "setting indexes" if GENERAL in own else config.general.origin
-    yield doctor.ok(f"index {GENERAL}", f"{where} ({origin})")
-    for name in sorted({*DEFAULT_URLS, *own} - {GENERAL}):
+    named = {GENERAL: own.get(GENERAL, config.general.value)}
+    named |= {name: own.get(name) or DEFAULT_URLS[name] for name in DEFAULT_URLS}
+    named |= own
+    links = [(place, "setting find_links") for place in context.settings.find_links]
+    links += [(entry.value, entry.origin) for entry in config.find_links]
+    more = [(entry.value, entry.origin) for entry in config.extra_indexes]
+    why = silent(config, [*named.values(), *(place for place, _ in (*links, *more))])
+    for name, where in named.items():
         origin = "setting indexes" if name in own else "default"
-        where = redacted(own.get(name) or DEFAULT_URLS[name])
-        yield doctor.ok(f"index {name}", f"{where} ({origin})")
-    for place in context.settings.find_links:
-        yield doctor.ok("find-links", f"{redacted(place)} (setting find_links)")
-    for label, entries in (
-        ("more indexes", config.extra_indexes),
-        ("find-links", config.find_links),
-        ("proxy", config.proxies),
-        ("certificates", (config.ca,) if config.ca else ()),
+        origin = config.general.origin if name == GENERAL and name not in own else origin
+        yield doctor.judge_index(name, redacted(where), origin, why.get(where, ""))
+    for label, entries in (("find-links", links), ("more indexes", more)):
+        for place, origin in entries:
+            yield doctor.judge_place(label, redacted(place), origin, why.get(place, ""))
+    for label, entry in (
+        *(("proxy", entry) for entry in config.proxies),
+        *(("certificates", entry) for entry in ((config.ca,) if config.ca else ())),
     ):
-        for entry in entries:
-            yield doctor.ok(label, f"{entry.value} ({entry.origin})")
+        yield doctor.ok(label, f"{entry.value} ({entry.origin})")
     for entry in config.ignored:
         yield doctor.optional(
             "ignored", f"{entry.value} ({entry.origin})", "nothing: everybody gets the same bytes"

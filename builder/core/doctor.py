@@ -15,7 +15,8 @@ from builder.core.engine_features import (
     BuildKit,
     has_containerd_store,
 )
-from builder.errors import NightlockError
+from builder.core.spec import GENERAL
+from builder.errors import NightlockError, redacted
 
 State = Literal["ok", "lacks", "optional"]
 _OWN_BUILDERS = ("docker-container", "kubernetes", "remote")
@@ -55,6 +56,27 @@ def lacks(name: str, found: str, fix: str) -> Check:
 def optional(name: str, found: str, fix: str) -> Check:
     """Say that something is not there which the main job does not need."""
     return Check(name=name, state="optional", found=found, fix=fix)
+
+
+def judge_index(name: str, where: str, origin: str, why_not: str) -> Check:
+    """Judge an index by whether it answers; only the general one is needed for everything."""
+    label, found = f"index {name}", f"{where} ({origin})"
+    if not why_not:
+        return ok(label, found)
+    silent = f"{found}: {redacted(why_not)}"
+    if name == GENERAL:
+        fix = "check the network and the proxy variables, or name a mirror in PIP_INDEX_URL"
+        return lacks(label, silent, fix)
+    variable = "NIGHTLOCK_INDEX_" + name.upper().replace("-", "_")
+    fix = f"name a mirror or folder in {variable}, or put its files where PIP_FIND_LINKS points"
+    return optional(label, silent, fix)
+
+
+def judge_place(label: str, where: str, origin: str, why_not: str) -> Check:
+    """Judge a further place that may hold files."""
+    if not why_not:
+        return ok(label, f"{where} ({origin})")
+    return optional(label, f"{where} ({origin}): {redacted(why_not)}", f"correct {origin}")
 
 
 def from_error(name: str, error: NightlockError) -> Check:

@@ -78,3 +78,20 @@ def test_a_table_has_a_line_each_and_the_fix_below() -> None:
     checks = (doctor.ok("uv", "0.9"), doctor.lacks("engine", "none", "start one"))
     expected = "ok        uv      0.9\nlacks     engine  none\n                  do: start one"
     assert expected == doctor.table(checks)
+
+
+@pytest.mark.parametrize(
+    ("name", "why", "state"),
+    [
+        ("general", "", "ok"),
+        ("general", "no answer within 5 s", "lacks"),
+        ("pytorch-cpu", "", "ok"),
+        ("pytorch-cpu", "it is not there", "optional"),
+    ],
+)
+def test_an_index_that_does_not_answer_is_not_ok(name: str, why: str, state: str) -> None:
+    """Only the general one is needed; the fix names the variable."""
+    check = doctor.judge_index(name, "https://mirror.example/simple", "default", why)
+    assert (state, f"index {name}") == (check.state, check.name)
+    assert ("" if state == "ok" else "variable") == ("variable" if check.fix else "")
+    assert why in check.found
