@@ -129,8 +129,12 @@ def test_every_difference_is_named_and_nothing_is_written(
         wheels = {wheel.pin.name: wheel for wheel in platform.wheels}
         six = wheels.pop("six")
         idna = wheels["idna"]
-        wheels["idna"] = replace(idna, pin=replace(idna.pin, version="3.9"))
-        wheels["extra"] = replace(six, pin=replace(six.pin, name="extra"))
+        wheels["idna"] = replace(
+            idna, pin=replace(idna.pin, version="3.9", file=idna.pin.file.replace("3.10", "3.9"))
+        )
+        wheels["extra"] = replace(
+            six, pin=replace(six.pin, name="extra", file=six.pin.file.replace("six", "extra"))
+        )
         found["tiny"]["linux/amd64"] = replace(platform, wheels=tuple(wheels.values()))
         return found
 
