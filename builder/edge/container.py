@@ -40,7 +40,6 @@ from builder.edge.server import Server
 from builder.errors import BootFailed, DiskFull, EngineError, NetworkError, PortTaken
 
 _API_SECONDS = 60
-_REMOVE_SECONDS = 20
 BROKEN = (DockerException, requests.exceptions.RequestException, OSError)
 """What the engine's client raises."""
 

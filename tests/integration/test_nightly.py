@@ -15,7 +15,7 @@ from builder.core.nightly_set import check_wheel
 from builder.core.settings import Settings
 from builder.edge.history import Forge
 from builder.edge.index import Indexes
-from builder.edge.nightly import NightlyIndex, discover, still_there
+from builder.edge.nightly import discover, still_there
 from builder.edge.store import Store
 from builder.edge.wheels import WheelReader
 from builder.errors import NetworkError, NotOffered, Refused
@@ -30,6 +30,8 @@ from tests.support.discovering import (
     V344,
     V351,
     everywhere,
+    index_at,
+    no_forge,
     quick_client,
     three_nights,
     want,
@@ -65,16 +67,6 @@ def server() -> Iterator[NightlyServer]:
     """Serve three nights."""
     with nightly_server(three_nights()) as running:
         yield running
-
-
-def index_at(client: httpx.Client, where: str) -> NightlyIndex:
-    """Point at an index."""
-    return NightlyIndex(client=client, index=where, threads=4)
-
-
-def no_forge(client: httpx.Client) -> Forge:
-    """Ask nobody."""
-    return Forge(place="none", client=client)
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/nightly", "/nightly/cu130/", "/nightly/cu129"])

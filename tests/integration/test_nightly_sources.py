@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from builder.edge.history import Forge
-from builder.edge.nightly import Before, NightlyIndex, discover, still_there
+from builder.edge.nightly import Before, discover, still_there
 from builder.edge.store import Store
 from builder.edge.wheels import WheelReader
 from builder.errors import BadInput, Refused
@@ -25,6 +25,8 @@ from tests.support.discovering import (
     V344,
     V351,
     everywhere,
+    index_at,
+    no_forge,
     quick_client,
     three_nights,
     want,
@@ -59,16 +61,6 @@ def server() -> Iterator[NightlyServer]:
     """Serve three nights."""
     with nightly_server(three_nights()) as running:
         yield running
-
-
-def index_at(client: httpx.Client, where: str) -> NightlyIndex:
-    """Point at an index."""
-    return NightlyIndex(client=client, index=where, threads=4)
-
-
-def no_forge(client: httpx.Client) -> Forge:
-    """Ask nobody."""
-    return Forge(place="none", client=client)
 
 
 def test_a_commit_by_its_first_digits(client: httpx.Client, server: NightlyServer) -> None:

@@ -16,6 +16,8 @@ from builder.core.nightly import Page
 from builder.core.nightly_set import Rules, Want
 from builder.core.wheel_target import WheelTarget
 from builder.edge import download
+from builder.edge.history import Forge
+from builder.edge.nightly import NightlyIndex
 from builder.edge.userconfig import Configured, UserConfig
 from tests.support.nightly_index import NIGHT, Bucket, both, nightly, sha
 
@@ -124,3 +126,13 @@ def quick_client(monkeypatch: pytest.MonkeyPatch, home: str) -> Iterator[httpx.C
     monkeypatch.setattr(download, "BACKOFF", 0.01)
     with download.open_client(NOBODY) as opened:
         yield opened
+
+
+def index_at(client: httpx.Client, where: str) -> NightlyIndex:
+    """Point at an index."""
+    return NightlyIndex(client=client, index=where, threads=4)
+
+
+def no_forge(client: httpx.Client) -> Forge:
+    """Ask nobody."""
+    return Forge(place="none", client=client)
