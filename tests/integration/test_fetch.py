@@ -14,17 +14,15 @@ import pytest
 
 from builder.commands import fetch as recipe
 from builder.commands import lock as lock_recipe
-from builder.core.lock import DebPin
 from builder.core.settings import Settings
-from builder.edge import debs, download
+from builder.edge import download
 from builder.edge.store import Store
 from builder.errors import DiskFull, HashMismatch, NetworkError, NotOffered, StaleLock
 from tests.support.index import FakeIndex, fake_index
-from tests.support.lockable import Tiny
+from tests.support.lockable import Tiny, clean_machine
 from tests.support.wheels import Wheel, make_vllm, make_wheel
 
 ROOT = Path(__file__).parents[2]
-CLEAN = ("PIP_", "UV_", "VIRTUAL_ENV", "XDG_", "NETRC", "NIGHTLOCK_")
 VLLM = make_vllm("0.32.0", requires=["torch==2.13.0", "click>=8"])
 TORCH = make_wheel(
     "torch", "2.13.0+cpu", tag="cp311-cp311-manylinux_2_28_x86_64", padding=2_000_000
@@ -35,15 +33,7 @@ CLICK = make_wheel("click", "8.1.0")
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No configuration of this machine reaches a test; there are no .debs; retries are quick."""
-    for name in list(os.environ):
-        if name.startswith(CLEAN):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("UV_NO_CONFIG", "1")
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    none: tuple[DebPin, ...] = ()
-    monkeypatch.setattr(debs, "resolve_base", lambda *_: none)
+    clean_machine(monkeypatch, tmp_path)
     monkeypatch.setattr(download, "BACKOFF", 0.01)
 
 

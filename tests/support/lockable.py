@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pytest
 
 from builder.commands.context import Context
 from builder.core.lock import DebPin
 from builder.core.places import Places
 from builder.core.settings import Settings
+from builder.edge import debs
 from builder.output import Output
 
 SPEC = """
@@ -106,3 +110,19 @@ class Tiny:
 
 def _quoted(texts: tuple[str, ...]) -> str:
     return ", ".join(f'"{text}"' for text in texts)
+
+
+_OF_THE_USER = ("PIP_", "UV_", "VIRTUAL_ENV", "XDG_", "NETRC", "NIGHTLOCK_")
+
+
+def clean_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let no configuration of this machine reach a test; there are no .debs to resolve."""
+    for name in list(os.environ):
+        if name.startswith(_OF_THE_USER):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("UV_NO_CONFIG", "1")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    none: tuple[DebPin, ...] = ()
+    monkeypatch.setattr(debs, "resolve_base", lambda *_: none)
