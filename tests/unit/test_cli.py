@@ -13,6 +13,7 @@ import pytest
 import typer
 
 from builder import cli, errors, invoke
+from builder.cli.app import app, groups
 from builder.commands.context import Context, Outcome
 from builder.core.document import Result
 
@@ -31,10 +32,11 @@ def nightlock(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedP
 
 def verbs() -> dict[str, str]:
     """Every verb the parser knows, with its help text."""
-    group = typer.main.get_command(cli.app)
+    group = typer.main.get_command(app)
     commands: dict[str, object] = dict(getattr(group, "commands", {}))
-    engine = commands.pop("engine")
-    commands |= {f"engine {name}": sub for name, sub in getattr(engine, "commands", {}).items()}
+    for group_name in groups():
+        inner = getattr(commands.pop(group_name), "commands", {})
+        commands |= {f"{group_name} {name}": sub for name, sub in inner.items()}
     return {name: str(getattr(command, "help", "")) for name, command in sorted(commands.items())}
 
 
@@ -48,7 +50,7 @@ def test_help_names_every_verb() -> None:
 
 def test_every_verb_has_help_and_json() -> None:
     """Each verb says in one line what it does, and takes the options all verbs take."""
-    group = typer.main.get_command(cli.app)
+    group = typer.main.get_command(app)
     assert [] == [name for name, text in verbs().items() if not text.strip()]
     for name, command in getattr(group, "commands", {}).items():
         for sub in getattr(command, "commands", {name: command}).values():
