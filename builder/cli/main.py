@@ -16,7 +16,6 @@ from typing import Annotated, NoReturn
 import typer
 
 from builder import invoke
-
 from builder.cli.app import app, groups, names
 from builder.errors import BadInput, Interrupted, NightlockError
 from builder.output import Output, close_streams
