@@ -61,8 +61,10 @@ def compile_modules(root: str, folder: str) -> None:
 
     Checked hashes, not times: all times are equal, and an edited module still takes effect
     (PEP 552). One process in sorted order, so that the bytes are the same each time. Modules that
-    do not compile are templates and other Pythons' code; their importer would say so.
+    do not compile are templates and other Pythons' code; their importer would say so. Byte code
+    that a wheel brought stays as its RECORD says.
     """
+    brought = {path: path.read_bytes() for path in sorted(Path(root + folder).rglob("*.pyc"))}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         compileall.compile_dir(
@@ -74,6 +76,11 @@ def compile_modules(root: str, folder: str) -> None:
             workers=1,
             invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH,
         )
+    for path, data in brought.items():
+        if path.read_bytes() != data:
+            # A new file: the old one may be a link into the installer's cache.
+            path.unlink()
+            path.write_bytes(data)
 
 
 def keep_byte_code(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import marshal
 import os
 import stat
+import sys
 from pathlib import Path
 from types import CodeType
 
@@ -64,6 +65,23 @@ def test_scripts_of_another_interpreter_fail_the_build(
     assert int(foreign) == tree.main(str(tmp_path), PYTHON)
     assert foreign == ("script: " in capsys.readouterr().err)
     assert not (folder.parent / ".lock").exists()
+
+
+def test_byte_code_that_a_wheel_brought_stays(tmp_path: Path) -> None:
+    """Its RECORD holds the hash of those bytes, so the file must stay as it came."""
+    site = tmp_path / "opt/venv/lib/python3/site-packages"
+    (site / "__pycache__").mkdir(parents=True)
+    (tmp_path / "opt/venv/bin").mkdir()
+    for name in ("brought", "plain"):
+        (site / f"{name}.py").write_text("x = 1\n")
+    tag = sys.implementation.cache_tag
+    brought = site / f"__pycache__/brought.{tag}.pyc"
+    brought.write_bytes(b"as in the wheel")
+    cache = tmp_path / "cache"
+    cache.hardlink_to(brought)
+    assert 0 == tree.main(str(tmp_path), PYTHON)
+    assert b"as in the wheel" == brought.read_bytes() == cache.read_bytes()
+    assert (site / f"__pycache__/plain.{tag}.pyc").is_file()
 
 
 def compiled(path: Path) -> tuple[int, str]:
