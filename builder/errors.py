@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from builder.core.finding import Finding
+    from builder.core.hash_change import Arrived
 
 _E = TypeVar("_E", bound=BaseException)
 _PRECEDENCE = (3, 2, 4, 1)
@@ -83,6 +84,8 @@ class HashMismatch(Refused):
     """Bytes are not what the lock names."""
 
     kind = "hash-mismatch"
+    arrived: Arrived | None = None
+    """What came instead, as far as whoever read it knows."""
 
 
 class StaleLock(Refused):

@@ -1,4 +1,7 @@
-"""Why a file is not the one the lock names: the error text is one, the causes are four (C13)."""
+"""Why a file is not the one the lock names: the error text is one, the causes are four (C13).
+
+Every HashMismatch is made here, so that none is without its finding.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Literal
 
 from builder.core.finding import Finding
 from builder.core.keys import finding
+from builder.errors import HashMismatch
 
 Cause = Literal["same", "web-page", "truncated", "metadata-hash", "other-index", "replaced"]
 """`same`: nothing is wrong. `web-page`: a proxy's or login page came instead of the file."""
@@ -21,20 +25,25 @@ class Expected:
     file: str
     sha256: str
     """64 hex digits."""
-    size: int
+    size: int = 0
     """Bytes; 0: unknown."""
-    hosts: frozenset[str] = frozenset()
-    """Hosts that serve files of its index; empty: not judged."""
+    index: str = ""
+    """Name of the index it was locked from."""
+    said_by: str = "the lock"
+    """Who names this sha256; while locking it is the index."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrived:
-    """What came."""
+    """What came, or what a page lists."""
 
     sha256: str
-    size: int
-    host: str = ""
-    """Host that sent it, after redirects."""
+    size: int = 0
+    """Bytes; 0: nothing was fetched, a page gave another sha256."""
+    place: str = ""
+    """Who has it, for messages."""
+    foreign: bool = False
+    """Whether that place is not the file's own index: find-links, a further index."""
     announced: int | None = None
     """Content-Length of the whole file; None: the server did not say."""
     metadata_sha256: str = ""
@@ -51,11 +60,12 @@ def classify(expected: Expected, arrived: Arrived) -> Cause:
         return "same"
     if arrived.head.lstrip().lower().startswith(_MARKUP):
         return "web-page"
-    if expected.size != arrived.size and arrived.size < (arrived.announced or expected.size):
+    whole = expected.size if arrived.announced is None else arrived.announced
+    if arrived.size and expected.size != arrived.size and arrived.size < whole:
         return "truncated"
     if arrived.metadata_sha256 == expected.sha256:
         return "metadata-hash"
-    if expected.hosts and arrived.host and arrived.host not in expected.hosts:
+    if arrived.foreign:
         return "other-index"
     return "replaced"
 
@@ -63,7 +73,8 @@ def classify(expected: Expected, arrived: Arrived) -> Cause:
 def explain(expected: Expected, arrived: Arrived, relock: str) -> Finding | None:
     """Say what happened; None when the bytes are right.
 
-    `relock` is the command that locks this one package again, for the case that it is meant.
+    `relock` is the command that locks this one package again, for the case that it is meant; empty
+    while it is being locked.
     """
     cause = classify(expected, arrived)
     if cause == "same":
@@ -72,16 +83,45 @@ def explain(expected: Expected, arrived: Arrived, relock: str) -> Finding | None
     return finding(
         "hash-mismatch",
         subject=expected.file,
-        evidence=f"{evidence} (the lock names sha256 {expected.sha256}, what came has "
-        f"{arrived.sha256})",
+        evidence=f"{evidence} ({expected.said_by} names sha256 {expected.sha256}, "
+        f"what came has {arrived.sha256})",
         cause=reason,
         action=action,
     )
 
 
+def refusal(expected: Expected, arrived: Arrived, relock: str, *, subject: str) -> HashMismatch:
+    """Make the error, with its finding; `subject` is the address.
+
+    ValueError when the bytes are right.
+    """
+    row = explain(expected, arrived, relock)
+    if row is None:
+        raise ValueError(f"{expected.file} is what the lock names")
+    source = f" from {arrived.place}" if arrived.place else ""
+    error = HashMismatch(
+        f"{expected.file}{source}: {row.evidence}", subject=subject, action=row.action
+    )
+    error.findings = (row,)
+    return error
+
+
+def other_bytes(what: str, *, subject: str, action: str) -> HashMismatch:
+    """Make the error, with its finding, where nothing tells the causes apart."""
+    error = HashMismatch(what, subject=subject, action=action)
+    error.findings = (
+        finding("hash-mismatch", subject=error.subject, evidence=error.what, action=error.action),
+    )
+    return error
+
+
 def _words(cause: Cause, expected: Expected, arrived: Arrived, relock: str) -> tuple[str, str, str]:
     """Evidence, cause and action."""
-    deliberate = f"If the new file is right, lock this one package again: `{relock}`."
+    deliberate = (
+        f"If the new file is right, lock this one package again: `{relock}`."
+        if relock
+        else "Ask another mirror of that index with --index."
+    )
     if cause == "web-page":
         return (
             "a web page came instead of the file",
@@ -93,23 +133,25 @@ def _words(cause: Cause, expected: Expected, arrived: Arrived, relock: str) -> t
         return (
             f"the file is cut short: {arrived.size} of {whole} bytes",
             "The download stopped early.",
-            "Try again; what has arrived is taken up.",
+            "Try again, or name another place for the file.",
         )
     if cause == "metadata-hash":
         return (
-            "the lock holds the hash of the file's METADATA, not of the file",
-            "Whoever wrote the lock took `data-core-metadata` for the hash of the wheel.",
-            f"Lock this package again: `{relock}`.",
+            f"{expected.said_by} holds the hash of the file's METADATA, not of the file",
+            "Somebody took `data-core-metadata` for the hash of the wheel.",
+            deliberate,
         )
     if cause == "other-index":
-        hosts = ", ".join(sorted(expected.hosts))
         return (
-            f"another file of that name came from {arrived.host}, its index is at {hosts}",
+            f"another file of that name lies at {arrived.place}, not at its own index"
+            + (f" {expected.index}" if expected.index else ""),
             "Two indexes carry different files of one name.",
             f"Take the file from its own index. {deliberate}",
         )
     sizes = "other bytes of the same length"
-    if expected.size and arrived.size != expected.size:
+    if not arrived.size:
+        sizes = f"{arrived.place or 'its index'} lists another one under the same name"
+    elif expected.size and arrived.size != expected.size:
         sizes = f"{arrived.size} bytes instead of {expected.size}"
     when = f", last modified {arrived.modified}" if arrived.modified else ""
     return (

@@ -18,10 +18,11 @@ from packaging.version import InvalidVersion, Version
 
 from builder.core.assembly import LockedPlatform
 from builder.core.finding import Finding
+from builder.core.hash_change import other_bytes
 from builder.core.keys import finding
 from builder.core.lock import WheelPin
 from builder.core.simple import file_of, wheel_version
-from builder.errors import BadInput, HashMismatch
+from builder.errors import BadInput
 
 _HASH = re.compile(r"\s--hash[= ]([a-z0-9]+):([0-9a-fA-F]+)")
 
@@ -148,7 +149,7 @@ def refuse_other_hashes(
         f"{pin.file} has sha256 {pin.sha256}, the import allows {_some(other.hashes)}"
         for pin, other in wrong
     ]
-    raise HashMismatch(
+    raise other_bytes(
         "the imported hashes are of other files than what is locked: " + "; ".join(rows),
         subject=", ".join(f"{where}:{other.line}" for _, other in wrong),
         action=(

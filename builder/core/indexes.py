@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from builder.core.finding import Finding
+from builder.core.hash_change import Arrived, Expected, explain, other_bytes
 from builder.core.simple import Candidate
 from builder.core.spec import GENERAL, ImageSpec
 from builder.errors import HashMismatch, SpecError
@@ -127,21 +129,42 @@ def _check_pinned(offers: Sequence[Offer], pinned: str, own: Sequence[Offer], re
     agreeing = [offer for offer in offers if offer.sha256 == pinned]
     contrary = [offer for offer in own or offers if offer.sha256 != pinned]
     if (own and contrary) or not agreeing:
-        raise mismatch(contrary[0].candidate, contrary[0].sha256, pinned, relock)
+        raise mismatch(contrary[0].candidate, contrary[0].sha256, pinned, relock, foreign=not own)
 
 
-def mismatch(candidate: Candidate, sha256: str, pinned: str, relock: str) -> HashMismatch:
-    """Say that the lock and a place disagree about the bytes of one file."""
-    return HashMismatch(
+def mismatch(
+    candidate: Candidate, sha256: str, pinned: str, relock: str, *, foreign: bool
+) -> HashMismatch:
+    """Say that the lock and a place disagree about the bytes of one file.
+
+    `foreign`: the place is not the index it was locked from.
+    """
+    row = listed(candidate, sha256, pinned, relock, foreign=foreign)
+    error = HashMismatch(
         f"two sources disagree about {candidate.file}: the lock names sha256 {pinned}, "
         f"{candidate.place} has sha256 {sha256}",
         subject=candidate.url,
-        action=f"if the other file is right, lock this one package again: `{relock}`",
+        action=row.action if row is not None else "",
     )
+    error.findings = (row,) if row is not None else ()
+    return error
+
+
+def listed(
+    candidate: Candidate, sha256: str, pinned: str, relock: str, *, foreign: bool
+) -> Finding | None:
+    """Classify what a place lists under a locked file's name; None when it is the locked file."""
+    arrived = Arrived(
+        sha256=sha256,
+        place=candidate.place,
+        foreign=foreign,
+        metadata_sha256=candidate.metadata_sha256,
+    )
+    return explain(Expected(file=candidate.file, sha256=pinned), arrived, relock)
 
 
 def _disagreement(first: Offer, other: Offer, relock: str) -> HashMismatch:
-    return HashMismatch(
+    return other_bytes(
         f"two sources disagree about {first.candidate.file}: {first.candidate.place} has sha256 "
         f"{first.sha256}, {other.candidate.place} has sha256 {other.sha256}",
         subject=other.candidate.url,

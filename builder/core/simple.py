@@ -6,9 +6,10 @@ import html
 import json
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from email.message import Message
+from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 from packaging.utils import (
@@ -18,7 +19,7 @@ from packaging.utils import (
     parse_wheel_filename,
 )
 from packaging.version import Version
-from pypi_simple import PYPI_SIMPLE_ENDPOINT, RepositoryPage, UnexpectedRepoVersionWarning
+from pypi_simple import PYPI_SIMPLE_ENDPOINT, Link, RepositoryPage, UnexpectedRepoVersionWarning
 from pypi_simple.errors import UnsupportedRepoVersionError
 
 from builder.errors import NetworkError
@@ -44,6 +45,8 @@ class Candidate:
     sha256: str = ""
     """64 hex digits, or empty when the place does not say."""
     size: int | None = None
+    metadata_sha256: str = ""
+    """sha256 of its METADATA, where the place says (PEP 714); never the file's own."""
     requires_python: str = ""
     yanked: str | None = None
     """Reason of a yanked file (PEP 592), possibly empty; None when it is not."""
@@ -168,6 +171,7 @@ def _json(body: bytes, url: str, place: str, only: str) -> Iterable[Candidate]:
                 place=place,
                 sha256=_sha256(entry.get("hashes", {}).get("sha256")),
                 size=size if isinstance(size, int) else None,
+                metadata_sha256=_sha256(_metadata_hashes(entry).get("sha256")),
                 requires_python=entry.get("requires-python") or "",
                 yanked=yanked if isinstance(yanked, str) else "" if yanked else None,
             )
@@ -187,9 +191,26 @@ def _html(body: bytes, url: str, place: str, charset: str | None) -> Iterable[Ca
                 url=_plain(link.url),
                 place=place,
                 sha256=_sha256(value) if name == "sha256" else "",
+                metadata_sha256=_metadata_attribute(link),
                 requires_python=link.get_str_attrib("data-requires-python") or "",
                 yanked=yanked,
             )
+
+
+def _metadata_hashes(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Hashes of a file's METADATA; mirrors write the older key of PEP 658 as well."""
+    for key in ("core-metadata", "dist-info-metadata", "data-dist-info-metadata"):
+        if isinstance(found := entry.get(key), Mapping):
+            return found
+    return {}
+
+
+def _metadata_attribute(link: Link) -> str:
+    for key in ("data-core-metadata", "data-dist-info-metadata"):
+        kind, _, value = (link.get_str_attrib(key) or "").partition("=")
+        if kind == "sha256":
+            return _sha256(value)
+    return ""
 
 
 def _plain(url: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from builder.core.finding import Finding
+from builder.core.indexes import listed
 from builder.core.keys import finding
 from builder.core.lock import WheelPin
 from builder.core.simple import Candidate
@@ -32,20 +33,12 @@ def judge(sighting: Sighting, *, image: str, package: str) -> Finding | None:
     pin = sighting.pin
     if sighting.others:
         other = sighting.others[0]
-        return finding(
-            "hash-mismatch",
-            subject=pin.file,
-            severity="error" if sighting.offer is None else "warning",
-            evidence=(
-                f"the lock names sha256 {pin.sha256}, {other.place} lists sha256 {other.sha256}"
-                + (f"; {sighting.offer.place} has the locked one" if sighting.offer else "")
-            ),
-            cause="Another file stands under the same name there.",
-            action=(
-                "Find out why first; if the other file is right, lock this one package again: "
-                f"`nightlock lock {image} --upgrade-package {pin.name}`."
-            ),
-        )
+        relock = f"nightlock lock {image} --upgrade-package {pin.name}"
+        row = listed(other, other.sha256, pin.sha256, relock, foreign=False)
+        if row is None or sighting.offer is None:
+            return row
+        evidence = f"{row.evidence}; {sighting.offer.place} has the locked one"
+        return row.model_copy(update={"severity": "warning", "evidence": evidence})
     if sighting.offer is not None or sighting.down:
         return None
     if pin.name == package and pin.index == "vllm":

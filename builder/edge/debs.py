@@ -13,6 +13,7 @@ import httpx
 
 from builder.core import debian
 from builder.core.debs import DebChange, architecture_of, candidates, diff_debs, with_debs
+from builder.core.hash_change import other_bytes
 from builder.core.keys import finding
 from builder.core.lock import DebPin, Lock
 from builder.core.settings import DebianSettings
@@ -21,7 +22,7 @@ from builder.edge import files
 from builder.edge.apt import AptRoot, host_sources, network_configuration
 from builder.edge.download import download, is_there, open_client
 from builder.edge.pool import Stop, each
-from builder.edge.store import Store, hash_file, other_bytes
+from builder.edge.store import Store, hash_file
 from builder.edge.userconfig import read_user_config
 from builder.errors import AptDrift, BadInput, HashMismatch, NetworkError, NotOffered, worst
 

@@ -11,14 +11,17 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import httpx
 
+from builder.core.hash_change import Arrived
+from builder.core.simple import Candidate
 from builder.edge import files, store
 from builder.edge.userconfig import UserConfig
-from builder.errors import BadInput, NetworkError, NotOffered
+from builder.errors import BadInput, HashMismatch, NetworkError, NotOffered
 
 ATTEMPTS = 5
 """Tries without any progress before a read is given up."""
@@ -28,6 +31,16 @@ _LONGEST_WAIT = 60.0
 _AS_IT_IS = {"Accept-Encoding": "identity"}
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _NO_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a server said of a file it sent; nothing for what lay here already."""
+
+    announced: int | None = None
+    """Length of the whole file, bytes; None: it did not say."""
+    modified: str = ""
+    """Last-Modified, as sent."""
 
 
 def open_client(
@@ -146,7 +159,7 @@ def download(
     *,
     size: int | None = None,
     on_bytes: Callable[[int], None] | None = None,
-) -> None:
+) -> Answer:
     """Make `target` hold what `url` serves, going on from the bytes that are there already.
 
     `size` is the length it should get, when known. `on_bytes` hears how many bytes more (negative:
@@ -159,18 +172,19 @@ def download(
     tell = on_bytes or (lambda _: None)
     if url.startswith("file:"):
         _copy(path_of(url), target, tell)
-        return
+        return Answer()
     tries = 0
     escaped = False
     tell(_length(target))
     while True:
         before = _length(target)
         if size is not None and before == size:
-            return
+            return Answer()
         tries += 1
         try:
-            if _stream(client, url, target, size, tell):
-                return
+            answer = _stream(client, url, target, size, tell)
+            if answer is not None:
+                return answer
         except NotOffered:
             # Object stores take a bare `+` in a path for a space.
             if escaped or "+" not in urlsplit(url).path:
@@ -181,6 +195,21 @@ def download(
                 tries = 0
             tell(0)
             _wait(error, url, tries)
+
+
+def arrived_from(
+    error: HashMismatch, offer: Candidate, answer: Answer, *, foreign: bool = False
+) -> Arrived:
+    """Join what the store saw of wrong bytes with who offered and sent them."""
+    seen = error.arrived or Arrived(sha256="")
+    return replace(
+        seen,
+        place=offer.place,
+        foreign=foreign,
+        announced=answer.announced,
+        modified=answer.modified,
+        metadata_sha256=offer.metadata_sha256,
+    )
 
 
 def path_of(url: str) -> Path:
@@ -213,8 +242,8 @@ def _stream(
     target: Path,
     size: int | None,
     tell: Callable[[int], None],
-) -> bool:
-    """Take one answer into the file; False when it has to be asked for again from the start."""
+) -> Answer | None:
+    """Take one answer into the file; None when it has to be asked for again from the start."""
     start = _length(target)
     if size is not None and start > size:
         _restart(target, start, tell)
@@ -224,14 +253,15 @@ def _stream(
         if start and response.status_code == 416:
             total = response.headers.get("Content-Range", "").rpartition("/")[2]
             if total == str(start) and size in (None, start):
-                return True
+                return Answer(announced=start)
             _restart(target, start, tell)
-            return False
+            return None
         _refuse(response)
         if start and not _goes_on(response, start):
             _restart(target, start, tell)
             if response.status_code == 206:
-                return False
+                return None
+            start = 0
         with files.full_disk_explained(target), target.open("ab") as file:
             for chunk in response.iter_raw(1 << 18):
                 file.write(chunk)
@@ -239,7 +269,11 @@ def _stream(
                 # One piece too many shows in the hash; a server without an end fills the disk.
                 if size is not None and file.tell() > size:
                     break
-    return True
+        length = response.headers.get("Content-Length", "")
+        return Answer(
+            announced=start + int(length) if length.isdigit() else None,
+            modified=response.headers.get("Last-Modified", ""),
+        )
 
 
 def _goes_on(response: httpx.Response, start: int) -> bool:

@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from builder.core.keys import finding
+from builder.core.hash_change import Arrived, other_bytes
 from builder.edge import files
-from builder.errors import HashMismatch
 
 _CHUNK = 1 << 20
 
@@ -65,17 +64,21 @@ class Store:
     def keep(self, scratch: Path, sha256: str, subject: str) -> Path:
         """Move a finished download into the store after checking it.
 
-        Raises HashMismatch (and drops the file) when its bytes are not `sha256`.
+        Raises HashMismatch, with `arrived`, (and drops the file) when its bytes are not `sha256`.
         """
         found = hash_file(scratch)
         if found != sha256:
+            with scratch.open("rb") as file:
+                arrived = Arrived(sha256=found, size=scratch.stat().st_size, head=file.read(16))
             scratch.unlink()
-            raise other_bytes(
+            error = other_bytes(
                 f"the bytes have sha256 {found}, the lock names {sha256}",
                 subject=subject,
                 action="try again, or name another place for the file; if the other bytes are "
                 "right, lock again",
             )
+            error.arrived = arrived
+            raise error
         target = self.path(sha256)
         self._keep(scratch, target)
         return target
@@ -103,15 +106,6 @@ class Store:
         files.make_folder(target.parent)
         scratch.chmod(0o444)
         scratch.replace(target)
-
-
-def other_bytes(what: str, *, subject: str, action: str) -> HashMismatch:
-    """Make the error, with its finding, for bytes that are not what the lock names."""
-    error = HashMismatch(what, subject=subject, action=action)
-    error.findings = (
-        finding("hash-mismatch", subject=error.subject, evidence=error.what, action=error.action),
-    )
-    return error
 
 
 def verified(path: Path, name: str) -> Path:

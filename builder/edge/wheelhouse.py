@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from builder.core.hash_change import Expected, classify, refusal
 from builder.core.indexes import Place, mismatch
 from builder.core.lock import WheelPin
 from builder.core.simple import Candidate
-from builder.edge.download import download, path_of
+from builder.edge.download import Answer, arrived_from, download, path_of
 from builder.edge.index import Indexes, local_path
 from builder.edge.pool import Stop, each
-from builder.edge.store import Store, copy, other_bytes
+from builder.edge.store import Store, copy
 from builder.errors import HashMismatch, NetworkError, NightlockError, NotOffered, worst
 
 
@@ -73,10 +73,15 @@ class _Fetcher:
             try:
                 for offer in self._offers(place, pin):
                     if offer.sha256 and offer.sha256 != pin.sha256:
-                        wrong.append(mismatch(offer, offer.sha256, pin.sha256, self._relock(pin)))
+                        foreign = place.name != pin.index
+                        wrong.append(
+                            mismatch(
+                                offer, offer.sha256, pin.sha256, self._relock(pin), foreign=foreign
+                            )
+                        )
                         continue
                     try:
-                        self._take(offer, pin, scratch, tick)
+                        self._take(offer, place, pin, scratch, tick)
                     except HashMismatch as error:
                         wrong.append(error)
                     else:
@@ -99,33 +104,40 @@ class _Fetcher:
         return [row for row in rows if row.file == pin.file]
 
     def _take(
-        self, offer: Candidate, pin: WheelPin, scratch: Path, tick: Callable[[int], None]
+        self,
+        offer: Candidate,
+        place: Place,
+        pin: WheelPin,
+        scratch: Path,
+        tick: Callable[[int], None],
     ) -> None:
-        resumed = scratch.exists()
-        while True:
-            if offer.local:
-                copy(path_of(offer.url), scratch)
-                tick(scratch.stat().st_size)
-            else:
-                download(self._indexes.client, offer.url, scratch, size=pin.size, on_bytes=tick)
-            arrived = _Arrived.of(scratch)
+        expected = Expected(file=pin.file, sha256=pin.sha256, size=pin.size, index=pin.index)
+        for last in (False, True):
+            resumed = scratch.exists()
+            answer = self._bring(offer, pin, scratch, tick)
             try:
                 self._store.keep(scratch, pin.sha256, offer.url)
             except HashMismatch as error:
+                arrived = arrived_from(error, offer, answer, foreign=place.name != pin.index)
                 tick(-arrived.size)
-                if resumed:
-                    # What lay there may have come from elsewhere: once more, from the start.
-                    resumed = False
-                    continue
-                raise other_bytes(
-                    f"{pin.file} from {offer.place}: {arrived.against(pin)} ({error.what})",
-                    subject=offer.url,
-                    action=(
-                        "try again, or name another place for it; if the other bytes are right, "
-                        f"lock this one package again: `{self._relock(pin)}`"
-                    ),
-                ) from error
-            return
+                # What lay there may have come from elsewhere, and a cut is worth another try.
+                cut = classify(expected, arrived) == "truncated" and not offer.local
+                if last or not (resumed or cut):
+                    raise refusal(
+                        expected, arrived, self._relock(pin), subject=offer.url
+                    ) from error
+            else:
+                return
+
+    def _bring(
+        self, offer: Candidate, pin: WheelPin, scratch: Path, tick: Callable[[int], None]
+    ) -> Answer:
+        if not offer.local:
+            client = self._indexes.client
+            return download(client, offer.url, scratch, size=pin.size, on_bytes=tick)
+        copy(path_of(offer.url), scratch)
+        tick(scratch.stat().st_size)
+        return Answer()
 
     def _relock(self, pin: WheelPin) -> str:
         return f"nightlock lock {self._image} --upgrade-package {pin.name}"
@@ -146,32 +158,12 @@ class _Fetcher:
                 action=action,
             )
         first = worst([*down, *wrong])
-        more = "".join(f"; {error.what}" for error in (*down, *wrong) if error is not first)
+        what = "; ".join(error.what for error in (first, *down, *wrong) if error is not first)
+        what = f"{first.what}; {what}" if what else first.what
+        error: NightlockError
         if isinstance(first, NetworkError):
-            return NetworkError(
-                f"{pin.file}: {first.what}{more}", subject=first.subject, action=action
-            )
-        return other_bytes(first.what + more, subject=first.subject, action=first.action)
-
-
-@dataclass(frozen=True, slots=True)
-class _Arrived:
-    """What came instead of the right bytes."""
-
-    size: int
-    head: bytes
-
-    @classmethod
-    def of(cls, path: Path) -> _Arrived:
-        with path.open("rb") as file:
-            return cls(path.stat().st_size, file.read(16))
-
-    def against(self, pin: WheelPin) -> str:
-        """Say what kind of wrong it is."""
-        if self.head.lstrip().lower().startswith((b"<!doctype", b"<html")):
-            return "a web page came instead of the file (a proxy's or a login page)"
-        if self.size < pin.size:
-            return f"the file is cut short: {self.size} of {pin.size} bytes"
-        if self.size > pin.size:
-            return f"another file: {self.size} bytes, the lock names {pin.size}"
-        return "other bytes of the same length: the file was replaced"
+            error = NetworkError(f"{pin.file}: {what}", subject=first.subject, action=action)
+        else:
+            error = HashMismatch(what, subject=first.subject, action=first.action)
+        error.findings = tuple(row for one in wrong for row in one.findings)
+        return error

@@ -21,10 +21,11 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
 from builder.core.contents import contents
+from builder.core.hash_change import Expected, other_bytes, refusal
 from builder.core.simple import Candidate
 from builder.core.wheel import VERSION_FILE, WheelFacts, cuda_in, seconds
 from builder.edge import files
-from builder.edge.download import download, path_of, read_range
+from builder.edge.download import arrived_from, download, path_of, read_range
 from builder.edge.store import Store, hash_file
 from builder.errors import HashMismatch, Refused
 
@@ -56,7 +57,7 @@ class WheelReader:
         with mine:
             found = self._kept(wheel, sha256)
         if wheel.size is not None and found.size != wheel.size:
-            raise HashMismatch(
+            raise other_bytes(
                 f"{wheel.file} has {found.size} bytes where it is served, {wheel.size} in the "
                 "index's list",
                 subject=wheel.url,
@@ -121,8 +122,16 @@ class WheelReader:
             remote = _RemoteFile(self._client, wheel.url, *tail)
             return _facts(remote, remote.length, wheel)
         with self._store.partial(sha256) as scratch:
-            download(self._client, wheel.url, scratch, size=wheel.size)
-            return _facts_of(self._store.keep(scratch, sha256, wheel.url), wheel)
+            answer = download(self._client, wheel.url, scratch, size=wheel.size)
+            try:
+                kept = self._store.keep(scratch, sha256, wheel.url)
+            except HashMismatch as error:
+                expected = Expected(
+                    file=wheel.file, sha256=sha256, size=wheel.size or 0, said_by="the index"
+                )
+                arrived = arrived_from(error, wheel, answer)
+                raise refusal(expected, arrived, "", subject=wheel.url) from error
+            return _facts_of(kept, wheel)
 
 
 class _RemoteFile(io.RawIOBase):

@@ -154,9 +154,10 @@ def test_a_definite_no_is_asked_once(tiny: Tiny, index: FakeIndex) -> None:
 @pytest.mark.parametrize(
     ("served", "words"),
     [
-        (TORCH.data[:-1] + b"?", "other bytes of the same length"),
-        (TORCH.data[:1000], f"the file is cut short: 1000 of {len(TORCH.data)} bytes"),
-        (TORCH.data + b"more", f"another file: {len(TORCH.data) + 4} bytes"),
+        (TORCH.data[:-1] + b"?", "other bytes of the same length, last modified Mon, 30 Nov"),
+        # All that was announced came.
+        (TORCH.data[:1000], f"the file was replaced: 1000 bytes instead of {len(TORCH.data)}"),
+        (TORCH.data + b"more", f"the file was replaced: {len(TORCH.data) + 4} bytes instead of"),
         (b"<!DOCTYPE html><title>Sign in</title>", "a web page came instead of the file"),
     ],
 )
@@ -165,16 +166,61 @@ def test_wrong_bytes_never_reach_the_store(
 ) -> None:
     """hash-mismatch: refused, classified, and nothing of it stays."""
     index.served[TORCH.file] = served
+    index.modified = "Mon, 30 Nov 2026 03:20:11 GMT"
     with pytest.raises(HashMismatch) as caught:
         recipe.run(tiny.context, "tiny")
     assert words in caught.value.what
-    assert ["hash-mismatch"] == [row.key for row in caught.value.findings]
-    assert "nightlock lock tiny --upgrade-package torch" in caught.value.action
+    assert [("hash-mismatch", TORCH.file)] == [
+        (row.key, row.subject) for row in caught.value.findings
+    ]
+    deliberate = "nightlock lock tiny --upgrade-package torch" in caught.value.action
+    assert deliberate == ("replaced" in words or "other bytes" in words)
     assert not store(tiny).path(TORCH.sha256).exists()
     assert TORCH.sha256 not in leftovers(tiny)
     del index.served[TORCH.file]
     recipe.run(tiny.context, "tiny")
     assert has(tiny, TORCH)
+
+
+@pytest.mark.parametrize(("times", "words"), [(1, ""), (9, "the file is cut short")])
+def test_hash_mismatch_of_a_file_that_stops_early(
+    tiny: Tiny, index: FakeIndex, times: int, words: str
+) -> None:
+    """No length was announced, so only the lock knows: once more, then it is said."""
+    index.stopped[TORCH.file] = times
+    if not words:
+        recipe.run(tiny.context, "tiny")
+        assert has(tiny, TORCH)
+        return
+    with pytest.raises(HashMismatch, match=words) as caught:
+        recipe.run(tiny.context, "tiny")
+    assert ["hash-mismatch"] == [row.key for row in caught.value.findings]
+    assert 2 == len(index.asked(f"files/{TORCH.file}"))
+
+
+def test_hash_mismatch_of_a_lock_with_the_hash_of_metadata(tiny: Tiny, index: FakeIndex) -> None:
+    """The page tells the two hashes apart."""
+    index.listed[TORCH.file] = "f" * 64
+    index.metadata_hashes[TORCH.file] = TORCH.sha256
+    with pytest.raises(HashMismatch) as caught:
+        recipe.run(tiny.context, "tiny")
+    (row,) = caught.value.findings
+    assert "the lock holds the hash of the file's METADATA" in row.evidence
+
+
+def test_hash_mismatch_of_a_copy_elsewhere(
+    tiny: Tiny, index: FakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index lost the file, and find-links has another one of that name."""
+    del index.wheels[TORCH.file]
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / TORCH.file).write_bytes(TORCH.data[:-1] + b"?")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "links"))
+    with pytest.raises(HashMismatch) as caught:
+        recipe.run(tiny.context, "tiny")
+    (row,) = caught.value.findings
+    assert "find-links of PIP_FIND_LINKS" in row.evidence
+    assert "not at its own index pytorch-cpu" in row.evidence
 
 
 def test_wrong_bytes_here_and_silence_there_is_the_outside_world(

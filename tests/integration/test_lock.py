@@ -252,6 +252,7 @@ def test_two_sources_that_disagree_are_refused(
         recipe.run(tiny.context, "tiny")
     assert TORCH.sha256 in caught.value.what
     assert other.sha256 in caught.value.what
+    assert ["hash-mismatch"] == [row.key for row in caught.value.findings]
     assert "find-links of PIP_FIND_LINKS" in caught.value.what
     assert "nightlock lock tiny --upgrade-package torch" in caught.value.action
     lock(tiny, upgrade_packages=("torch",))
@@ -271,6 +272,7 @@ def test_a_file_replaced_under_its_name_is_refused(tiny: Tiny, general: FakeInde
         recipe.run(tiny.context, "tiny")
     assert f"the lock names sha256 {CLICK.sha256}" in caught.value.what
     assert "nightlock lock tiny --upgrade-package click" in caught.value.action
+    assert ["hash-mismatch"] == [row.key for row in caught.value.findings]
     assert before == tiny.lock_files()
     lock(tiny, upgrade_packages=("click",))
     assert other.sha256 in tiny.line("click")
@@ -415,6 +417,19 @@ def test_a_size_that_is_not_the_files_is_refused(tiny: Tiny, general: FakeIndex)
     general.sizes[CLICK.file] = len(CLICK.data) + 1
     with pytest.raises(HashMismatch, match=f"has {len(CLICK.data)} bytes where it is served"):
         recipe.run(tiny.context, "tiny")
+
+
+def test_hash_mismatch_while_locking(tiny: Tiny, general: FakeIndex) -> None:
+    """The page names one sha256, a server without ranges sends other bytes."""
+    general.ranges = False
+    general.served[CLICK.file] = CLICK.data[:-1] + b"?"
+    with pytest.raises(HashMismatch) as caught:
+        recipe.run(tiny.context, "tiny")
+    assert [("hash-mismatch", CLICK.file)] == [
+        (row.key, row.subject) for row in caught.value.findings
+    ]
+    assert "the index names sha256" in caught.value.what
+    assert not tiny.lock.exists()
 
 
 def test_a_renamed_wheel_is_a_finding_and_nothing_is_written(

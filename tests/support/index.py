@@ -45,6 +45,12 @@ class FakeIndex:
     """File → bytes that come instead of the right ones."""
     cut: dict[str, int] = field(default_factory=dict)
     """File → how many more answers break off in the middle."""
+    stopped: dict[str, int] = field(default_factory=dict)
+    """File → how many more answers stop in the middle without having said how long they are."""
+    modified: str = ""
+    """Last-Modified of files."""
+    metadata_hashes: dict[str, str] = field(default_factory=dict)
+    """File → sha256 of METADATA that the page gives (PEP 714)."""
     statuses: dict[str, list[int]] = field(default_factory=dict)
     """Path → statuses to answer before the right answer."""
     user: str = ""
@@ -127,7 +133,9 @@ class FakeIndex:
 
     def _row(self, name: str, path: str) -> str:
         fragment = f"#sha256={self._sha256(name)}" if self.hashes else ""
-        return f'<a href="{self._href(name, path)}{fragment}">{html.escape(name)}</a><br>\n'
+        inside = self.metadata_hashes.get(name, "")
+        inside = f' data-core-metadata="sha256={inside}"' if inside else ""
+        return f'<a href="{self._href(name, path)}{fragment}"{inside}>{html.escape(name)}</a><br>\n'
 
     def _json(self, names: Iterable[str], path: str, package: str) -> dict[str, object]:
         return {
@@ -140,6 +148,9 @@ class FakeIndex:
                     "url": self._href(name, path),
                     "hashes": {"sha256": self._sha256(name)} if self.hashes else {},
                     "size": self.sizes.get(name, len(self.wheels[name])),
+                    "core-metadata": {"sha256": self.metadata_hashes[name]}
+                    if name in self.metadata_hashes
+                    else False,
                 }
                 for name in names
             ],
@@ -179,6 +190,17 @@ class FakeIndex:
         headers: list[tuple[str, str]],
     ) -> None:
         half = len(data) // 2
+        if self.modified:
+            headers = [*headers, ("Last-Modified", self.modified)]
+        if handler.command == "GET" and self.stopped.get(name, 0) > 0:
+            self.stopped[name] -= 1
+            handler.send_response(status)
+            for key, value in [*headers, ("Connection", "close")]:
+                handler.send_header(key, value)
+            handler.end_headers()
+            handler.wfile.write(data[:half])
+            handler.close_connection = True
+            return
         if handler.command == "GET" and self.cut.get(name, 0) > 0:
             self.cut[name] -= 1
             _send(handler, status, data, headers, only=half)

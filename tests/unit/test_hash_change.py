@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from builder.core.hash_change import Arrived, Cause, Expected, classify, explain
+from builder.core.hash_change import Arrived, Cause, Expected, classify, explain, refusal
 
 LOCKED = Expected(
     file="vllm-0.23.0-2-cp38-abi3-manylinux_2_28_x86_64.whl",
     sha256="2c" * 32,
     size=1000,
-    hosts=frozenset({"wheels.vllm.ai"}),
+    index="vllm",
 )
-CAME = Arrived(sha256="70" * 32, size=1000, host="wheels.vllm.ai", announced=1000)
+CAME = Arrived(sha256="70" * 32, size=1000, place="vllm at https://v.example", announced=1000)
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,19 @@ CAME = Arrived(sha256="70" * 32, size=1000, host="wheels.vllm.ai", announced=100
             "last modified Mon, 30 Nov 2026 03:20:11 GMT",
         ),
         (replace(CAME, metadata_sha256="2c" * 32), "metadata-hash", "hash of the file's METADATA"),
-        (replace(CAME, host="mirror.example"), "other-index", "came from mirror.example"),
+        (
+            replace(CAME, place="find-links at /w", foreign=True),
+            "other-index",
+            "lies at find-links at /w, not at its own index vllm",
+        ),
         # Cut short comes first, whoever sent it.
-        (replace(CAME, host="mirror.example", size=1), "truncated", "1 of 1000"),
+        (replace(CAME, foreign=True, size=1), "truncated", "1 of 1000"),
+        # A page alone: nothing came.
+        (
+            replace(CAME, size=0, announced=None),
+            "replaced",
+            "vllm at https://v.example lists another one under the same name",
+        ),
         (replace(CAME, head=b"\n<!DOCTYPE html><html>"), "web-page", "a web page came"),
     ],
 )
@@ -55,12 +65,27 @@ def test_hash_mismatch(arrived: Arrived, cause: Cause, evidence: str) -> None:
 
 def test_the_right_bytes_are_right_wherever_they_come_from() -> None:
     """A mirror is as good as the index."""
-    arrived = replace(CAME, sha256=LOCKED.sha256, host="mirror.example")
+    arrived = replace(CAME, sha256=LOCKED.sha256, foreign=True)
     assert "same" == classify(LOCKED, arrived)
     assert explain(LOCKED, arrived, "") is None
+    with pytest.raises(ValueError, match="is what the lock names"):
+        refusal(LOCKED, arrived, "", subject="https://v.example")
 
 
-def test_hosts_are_judged_only_where_they_are_known() -> None:
-    """A lock names an index, not a host."""
-    unknown = replace(LOCKED, hosts=frozenset())
-    assert "replaced" == classify(unknown, replace(CAME, host="mirror.example"))
+def test_a_refusal_says_it_all_at_once() -> None:
+    """File, place, cause, both hashes, the way out; the finding says the same."""
+    error = refusal(LOCKED, CAME, "nightlock lock gpu", subject="https://v.example/vllm.whl")
+    assert error.what.startswith(f"{LOCKED.file} from vllm at https://v.example: the file was repl")
+    assert "`nightlock lock gpu`" in error.action
+    assert ["hash-mismatch"] == [row.key for row in error.findings]
+    assert LOCKED.sha256 in error.what
+    assert CAME.sha256 in error.what
+
+
+def test_while_locking_the_index_is_who_said_so() -> None:
+    """There is no lock to make again; another mirror may be right."""
+    found = explain(replace(LOCKED, said_by="the index"), CAME, "")
+    assert found is not None
+    assert "the index names sha256 2c2c" in found.evidence
+    assert "--index" in found.action
+    assert "lock this one" not in found.action
