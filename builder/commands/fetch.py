@@ -11,10 +11,10 @@ from pydantic import Field
 from builder.commands.context import Context, Outcome
 from builder.core.document import Result
 from builder.core.lock import DebPin, Lock, WheelPin
+from builder.core.staleness import refuse_stale
 from builder.edge import files
 from builder.edge import project as projects
 from builder.edge.store import Store
-from builder.errors import StaleLock
 
 
 class FetchResult(Result):
@@ -42,12 +42,7 @@ def run(context: Context, image: str, *, lock: Lock | None = None) -> Outcome[Fe
     spec = projects.read_spec(context.project, image)
     if lock is None:
         lock = projects.read_lock_folder(context.lock_folder(image))
-    if lock.header.spec != spec.digest:
-        raise StaleLock(
-            "the lock was made from another image.toml",
-            subject=str(context.lock_folder(image)),
-            action=f"`nightlock lock {image}`",
-        )
+    refuse_stale(spec, lock, str(context.lock_folder(image)))
     store = Store(context.places.store)
     wheels = {
         pin.sha256: pin

@@ -9,10 +9,10 @@ from builder.commands.context import Context, Outcome
 from builder.commands.lock_result import ImageLock, LockResult, image_lock
 from builder.commands.lock_sources import Sources, find_sources
 from builder.core.finding import Finding
-from builder.core.keys import finding
 from builder.core.lock import Lock
 from builder.core.settings import Settings
 from builder.core.spec import ImageSpec
+from builder.core.staleness import not_locked, stale
 from builder.edge import project as projects
 from builder.errors import LockFileError
 
@@ -72,20 +72,9 @@ def _check(spec: ImageSpec, folder: Path) -> tuple[Lock | None, Finding | None]:
     try:
         lock = projects.read_lock_folder(folder, spec.name)
     except LockFileError as error:
-        return None, _not_locked(spec, str(error.what), error.subject or str(folder))
-    if lock.header.spec != spec.digest:
-        evidence = f"it was made from spec {lock.header.spec}, which is now {spec.digest}"
-        return lock, _not_locked(spec, evidence, "")
+        return None, not_locked(spec, error.what, subject=error.subject or str(folder))
+    if (row := stale(spec, lock)) is not None:
+        return lock, row
     if missing := sorted(set(spec.image.platforms) - lock.platforms.keys()):
-        return lock, _not_locked(spec, f"it lacks {', '.join(missing)}", "")
+        return lock, not_locked(spec, f"it lacks {', '.join(missing)}")
     return lock, None
-
-
-def _not_locked(spec: ImageSpec, evidence: str, subject: str) -> Finding:
-    return finding(
-        "not-locked",
-        subject=subject or f"lock/{spec.name}",
-        evidence=evidence,
-        cause="The lock is not the one that image.toml asks for.",
-        action=f"`nightlock lock {spec.name}`",
-    )

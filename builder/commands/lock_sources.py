@@ -1,6 +1,7 @@
 """The second half of `nightlock lock --check`: whether what a lock names is where it came from.
 
-Pages are read and files asked for by HEAD; nothing is downloaded.
+Pages are read and files asked for by HEAD; nothing is downloaded. Where vLLM itself stands by now
+is asked beside it.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from builder.commands.context import Context
 from builder.core.finding import Finding
@@ -40,7 +42,16 @@ def find_sources(
     for spec, lock in locks:
         if spec.base.image:
             _base(spec, lock, found)
+    _channel(settings, locks, found)
     return found
+
+
+def _channel(settings: Settings, locks: Sequence[tuple[ImageSpec, Lock]], found: Sources) -> None:
+    from builder.commands.lock_channel import find_channel  # noqa: PLC0415
+
+    rows, down = find_channel(settings, locks, datetime.now(UTC))
+    found.findings += rows
+    found.down += down
 
 
 def _wheels(

@@ -68,13 +68,7 @@ def choose_vllm(
     ask for the same vLLM.
     """
     first = _alike(specs)
-    wants = {
-        (spec.name, platform): Want(
-            variant=spec.lock.variant, platform=platform, target=wheel_target(spec, platform)
-        )
-        for spec in specs
-        for platform in spec.image.platforms
-    }
+    wants = wants_of(specs)
     locks = [lock for name in sorted(previous) if (lock := previous[name]) is not None]
     name = canonicalize_name(first.lock.package)
     keep = frozenset(
@@ -95,12 +89,44 @@ def choose_vllm(
         place=str(place),
         keep=keep,
     )
+    wheels = {key: _bound(place, rows, found.wheels[want]) for key, want in wants.items()}
+    chosen = [found.wheels[want] for want in dict.fromkeys(wants.values())]
     return Chosen(
         version=found.version,
-        commit="",
-        wheels={key: _bound(place, rows, found.wheels[want]) for key, want in wants.items()},
+        commit=_release_commit(workshop, chosen, [] if upgrade else locks, forge),
+        wheels=wheels,
         skipped=found.skipped,
     )
+
+
+def wants_of(specs: Sequence[ImageSpec]) -> dict[tuple[str, str], Want]:
+    """Say which wheel each image needs on each of its platforms."""
+    return {
+        (spec.name, platform): Want(
+            variant=spec.lock.variant, platform=platform, target=wheel_target(spec, platform)
+        )
+        for spec in specs
+        for platform in spec.image.platforms
+    }
+
+
+def _release_commit(
+    workshop: Workshop, wheels: Sequence[Candidate], locks: Sequence[Lock], forge: Forge
+) -> str:
+    """Give a release's commit in full, where it can be learnt; empty: as the wheels have it.
+
+    The wheels name it themselves, abbreviated; a forge completes that. What a lock already says of
+    the same commit stays, so that nobody's bytes depend on whom the next one can ask.
+    """
+    named = {workshop.reader.look(wheel).commit for wheel in wheels}
+    short = named.pop() if len(named) == 1 else ""
+    if not short:
+        return ""
+    known = [lock.header.vllm.commit for lock in locks]
+    if mine := [commit for commit in known if commit.startswith(short)]:
+        return max(mine, key=len)
+    found = [commit for commit in forge.commits(short) if commit.startswith(short)]
+    return found[0] if len(found) == 1 else ""
 
 
 def _listed(workshop: Workshop, place: Place, package: str) -> list[Candidate]:

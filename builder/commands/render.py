@@ -13,11 +13,12 @@ from builder.core.document import Result
 from builder.core.labels import BASE_DIGEST
 from builder.core.lock import Lock, WheelPin, digest_of
 from builder.core.spec import ImageSpec
+from builder.core.staleness import refuse_stale
 from builder.edge import context as build_context
 from builder.edge import files, mmdebstrap, rootfs
 from builder.edge.project import read_lock_folder, read_spec
 from builder.edge.store import Store
-from builder.errors import BadInput, Outside, SpecError, StaleLock
+from builder.errors import BadInput, Outside, SpecError
 
 
 class RenderResult(Result):
@@ -92,12 +93,7 @@ def plan_build(context: Context, image: str, platform: str = "") -> Plan:
     """Read spec and lock and render every small file; raises StaleLock, BadInput, SpecError."""
     place = context.lock_folder(image)
     spec, lock = read_spec(context.project, image), read_lock_folder(place, image)
-    if lock.header.spec != spec.digest:
-        raise StaleLock(
-            f"image.toml has changed since the lock was made from {lock.header.spec}",
-            subject=str(place / "lock.toml"),
-            action=f"run `nightlock lock {image}`, or take the change in image.toml back",
-        )
+    refuse_stale(spec, lock, str(place / "lock.toml"))
     chosen = platform or spec.image.platforms[0]
     if chosen not in lock.platforms:
         raise BadInput(

@@ -70,6 +70,25 @@ def stall_findings(
     return findings
 
 
+def closed_findings(
+    variants: Sequence[str], pages: Mapping[str, Page | None], package: str
+) -> list[Finding]:
+    """Report each wanted variant that the channel has no page of any more, and what it has."""
+    root = pages.get(folder(ROLLING, ""))
+    if root is None:
+        return []
+    there = ", ".join(sorted(siblings(pages, package)))
+    return [
+        finding(
+            "channel-stalled",
+            subject=path,
+            evidence=f"{path} is not there; the channel has {there}",
+        )
+        for path in (folder(ROLLING, variant) for variant in variants)
+        if path in pages and pages[path] is None
+    ]
+
+
 def left_over(
     variants: Sequence[str], pages: Mapping[str, Page | None], history: History
 ) -> list[Skip]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from packaging.version import InvalidVersion, Version
 
 from builder.core.diff_result import Commit, CommitRange
+from builder.core.history import release_tag
 from builder.core.lock import Lock
 
 
@@ -61,8 +62,8 @@ def with_history(commits: CommitRange, count: int, titles: list[Commit]) -> Comm
 
 def ends(commits: CommitRange) -> tuple[str, str]:
     """Give the two ends that a history is asked for, older one first; empty when unknown."""
-    old = commits.old_commit or _tag(commits.old)
-    new = commits.new_commit or _tag(commits.new)
+    old = commits.old_commit or release_tag(commits.old)
+    new = commits.new_commit or release_tag(commits.new)
     if not old or not new:
         return "", ""
     return (new, old) if commits.backwards else (old, new)
@@ -122,14 +123,6 @@ def _commit(version: str, commit: str) -> str:
         return commit.removeprefix("g")
     match = re.search(r"\+(?:.*\.)?g([0-9a-f]{7,40})(?:\.|$)", version)
     return match[1] if match else ""
-
-
-def _tag(version: str) -> str:
-    """Name the tag of a release; a dev version has none."""
-    parsed = _parse(version)
-    if parsed is None or parsed.dev is not None:
-        return ""
-    return f"v{parsed.public}"
 
 
 def _version(lock: Lock) -> str:

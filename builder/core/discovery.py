@@ -7,13 +7,20 @@ and of the lock; complete is a commit with a fitting wheel for every wanted plat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from packaging.version import Version
 
-from builder.core.channel_age import MAX_AGE, left_over, siblings, stall_findings, stalled
+from builder.core.channel_age import (
+    MAX_AGE,
+    closed_findings,
+    left_over,
+    siblings,
+    stall_findings,
+    stalled,
+)
 from builder.core.distribution import parse_version
 from builder.core.finding import Finding
 from builder.core.history import History, newest_first
@@ -101,12 +108,28 @@ def next_pages(query: Query, pages: Pages) -> list[str]:
         todo += _unread(commit, query, pages)
         if len(todo) >= BATCH:
             break
-    if todo or query.commit:
+    return todo if todo or query.commit else channel_pages(query, pages)
+
+
+def channel_pages(query: Query, pages: Pages) -> list[str]:
+    """Say which pages to read next to know how old a channel is; none when `channel_age` can."""
+    paths = [folder(ROLLING, variant) for variant in dict.fromkeys(("", *query.variants))]
+    if todo := [path for path in paths if path not in pages]:
         return todo
     # Who is newer is worth asking only when something stands still.
     if stalled(query.variants, pages, query.history, query.now, query.max_age):
         return [path for path in siblings(pages, query.rules.package) if path not in pages]
     return []
+
+
+def channel_age(query: Query, pages: Pages) -> tuple[Finding, ...]:
+    """Report the wanted variants that stand still, were left over, or are gone (C66)."""
+    old = left_over(query.variants, pages, query.history)
+    return (
+        *stall_findings(query.variants, pages, query.history, query.now, query.max_age),
+        *(skip.finding() for skip in old if not skip.quiet),
+        *closed_findings(query.variants, pages, query.rules.package),
+    )
 
 
 def conclude(query: Query, pages: Pages) -> Discovery:
@@ -142,19 +165,6 @@ def known_commits(query: Query, pages: Pages) -> set[str]:
         if page is not None:
             found |= {page.commit, *(wheel.commit for wheel in page.wheels)}
     return {sha for sha in found if is_commit(sha)}
-
-
-def gone(query: Query, pages: Pages, files: Iterable[str]) -> list[Finding]:
-    """Name the locked files that the pages of their commit do not list any more (C08)."""
-    listed = {one.file for one in _wheels(query, pages) if one.commit == query.commit}
-    return [
-        finding(
-            "rolling-index-version-gone",
-            subject=file,
-            evidence=f"no page of commit {query.commit} lists it any more",
-        )
-        for file in sorted(set(files) - listed)
-    ]
 
 
 def _unread(base: str, query: Query, pages: Pages) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from builder.errors import BadInput
 
@@ -45,6 +45,15 @@ class History:
         first = 0 if at is None else max(0, at - depth)
         last = depth if at is None else at + depth + 1
         return tuple(one.sha for one in self.commits[first:last])
+
+
+def release_tag(version: str) -> str:
+    """Name the tag of a release, as vLLM and FlashInfer write it; a dev version has none."""
+    try:
+        parsed = Version(version)
+    except InvalidVersion:
+        return ""
+    return "" if parsed.is_devrelease else f"v{parsed.public}"
 
 
 def newest_first(

@@ -65,15 +65,16 @@ def _nameless(one: Distribution, known: bool) -> str:
 def _other_commit(one: Distribution, wanted: str) -> str:
     named = commit_of(one.version)
     inside = (one.content.commit or "").lower().removeprefix("g")
-    if named and inside and not _same(named, inside):
+    if named and inside and not same_commit(named, inside):
         return f"names commit {named}, its files say {inside}"
     for commit, place in ((inside, "is of"), (named, "names")):
-        if commit and wanted and not _same(commit, wanted):
+        if commit and wanted and not same_commit(commit, wanted):
             return f"{place} commit {commit}; wanted is {wanted}"
     return ""
 
 
-def _same(one: str, other: str) -> bool:
+def same_commit(one: str, other: str) -> bool:
+    """Whether one of two commits, in full or abbreviated, is the beginning of the other."""
     return one.startswith(other) or other.startswith(one)
 
 

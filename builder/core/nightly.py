@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html.parser import HTMLParser
-from urllib.parse import quote, urljoin, urlsplit, urlunsplit
+from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
@@ -198,11 +198,6 @@ def root_of(index: str) -> str:
 def commit_index(index: str, commit: str, variant: str) -> str:
     """Address of the simple index of one commit, which stays when `nightly` moves on."""
     return f"{root_of(index)}/{folder(commit, variant)}"
-
-
-def wheel_url(index: str, commit: str, file: str) -> str:
-    """URL of a locked wheel; the lock holds commit and file, and this follows from them."""
-    return f"{root_of(index)}/{commit}/{quote(file, safe='')}"
 
 
 def escaped(url: str) -> str:

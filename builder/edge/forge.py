@@ -89,11 +89,13 @@ def recent(client: httpx.Client, project: str, limit: int) -> list[Landed]:
 
 
 def find(client: httpx.Client, project: str, revision: str) -> str:
-    """Return the full commit of an abbreviation; empty where the forge knows none, or several.
+    """Return the full commit of an abbreviation, or of `tags/NAME`.
+
+    Empty where the forge knows none, or several.
 
     GitHub REST: "Get a commit". Raises NetworkError when the forge cannot be asked.
     """
-    url = f"{project.rstrip('/')}/commits/{quote(revision, safe='')}"
+    url = f"{project.rstrip('/')}/commits/{quote(revision)}"
     try:
         answer = client.get(url, timeout=_PATIENCE)
         if answer.status_code in (404, 409, 422):

@@ -47,6 +47,17 @@ class Forge:
             return []
         return [found] if found else []
 
+    def tagged(self, tag: str) -> str:
+        """Full commit that a tag names now; empty where nobody can be asked, or it names none."""
+        if self.place in ("", "none"):
+            return ""
+        try:
+            if (clone := self._clone) is not None:
+                return git.find_commit(clone, f"refs/tags/{tag}")
+            return forge.find(self.client, self.place, f"tags/{tag}")
+        except Outside:
+            return ""
+
     @property
     def _clone(self) -> Path | None:
         folder = Path(self.place).expanduser()

@@ -6,7 +6,7 @@ once, and looks into the chosen wheels by range.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -18,8 +18,9 @@ from builder.core.discovery import (
     Discovery,
     Pages,
     Query,
+    channel_age,
+    channel_pages,
     conclude,
-    gone,
     known_commits,
     next_pages,
 )
@@ -191,18 +192,26 @@ def discover(
         query = replace(query, rules=replace(query.rules, rejected=rejected))
 
 
-def still_there(
-    index: NightlyIndex, wants: Sequence[Want], *, commit: str, files: Iterable[str], now: datetime
-) -> list[Finding]:
-    """Look up locked wheels on the pages of their commit; a finding for each that has left (C08).
+def channel_findings(
+    index: NightlyIndex, wants: Sequence[Want], *, forge: Forge, now: datetime
+) -> tuple[Finding, ...]:
+    """Report what stands still of the channel that `wants` are taken from (C66).
 
-    Nothing but pages is read. Raises as `discover` does when the index is out of reach.
+    Lists alone are read; a folder of wheels has no age. Raises as `discover` does when the index is
+    out of reach.
     """
-    rules = Rules(package=index.package, wants=tuple(wants))
-    query = Query(rules=rules, place=index.place, now=now, commit=commit)
-    flat = index.flat()
-    pages: Pages = {} if flat is None else {flat.path: flat}
-    return gone(query, index.read_all(query, pages), files)
+    if index.flat() is not None:
+        return ()
+    query = Query(
+        rules=Rules(package=index.package, wants=tuple(wants)),
+        place=index.place,
+        now=now,
+        history=forge.history(),
+    )
+    pages: Pages = {}
+    while todo := channel_pages(query, pages):
+        pages = {**pages, **{path: index.read(path) for path in todo}}
+    return channel_age(query, pages)
 
 
 def _opening(index: NightlyIndex, query: Query, pages: Pages, forge: Forge) -> tuple[Query, Pages]:

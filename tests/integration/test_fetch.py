@@ -321,7 +321,8 @@ def test_a_lock_of_another_spec_is_refused(tiny: Tiny) -> None:
     tiny.spec("vllm==0.32.0", "torch", torch="pytorch-cpu")
     with pytest.raises(StaleLock) as caught:
         recipe.run(tiny.context, "tiny")
-    assert "`nightlock lock tiny`" == caught.value.action
+    assert "`nightlock lock tiny`" in caught.value.action
+    assert ["not-locked"] == [row.key for row in caught.value.findings]
 
 
 def test_room_is_checked_before_anything_is_fetched(

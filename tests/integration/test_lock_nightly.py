@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
+from typing import Self
 
 import pytest
 
-from builder.commands import fetch
+from builder.commands import fetch, lock, lock_sources
 from builder.edge import debs
 from builder.edge.project import read_lock
 from builder.errors import Refused
 from tests.support.cuda_project import CudaProject, clean, cuda_project, versions
-from tests.support.nightly_index import Bucket, NightlyServer, both, nightly, nightly_server, sha
+from tests.support.nightly_index import (
+    NIGHT,
+    Bucket,
+    NightlyServer,
+    both,
+    nightly,
+    nightly_server,
+    sha,
+)
 
 OLD, NEW = sha("aaaaaaaaa"), sha("bbbbbbbbb")
 V313, V344 = "0.33.0rc1.dev313+gaaaaaaaaa", "0.33.0rc1.dev344+gbbbbbbbbb"
+
+
+def today(monkeypatch: pytest.MonkeyPatch, moment: datetime) -> None:
+    """Let `lock` believe that this is now."""
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls.fromtimestamp(moment.timestamp(), tz)
+
+    monkeypatch.setattr(lock, "datetime", Clock)
+    monkeypatch.setattr(lock_sources, "datetime", Clock)
 
 
 @pytest.fixture
@@ -39,6 +61,7 @@ def project(
 ) -> Iterator[CudaProject]:
     """Make the two images and their set; nobody can be asked for commits."""
     clean(monkeypatch, tmp_path / "home")
+    today(monkeypatch, NIGHT)
     with cuda_project(tmp_path) as made:
         made.spec(name="spark", arm=True)
         (tmp_path / "images" / "sets.toml").write_text(
@@ -53,12 +76,12 @@ def test_stable_outranks_nightly(project: CudaProject, tmp_path: Path) -> None:
     """The nightly is locked by its full commit, from its own index, hashed here."""
     project.lock("pair", channel="nightly")
     for name, platform in (("gpu", "linux/amd64"), ("spark", "linux/arm64")):
-        lock = read_lock(tmp_path, name)
-        pin = lock.platforms[platform].wheel("vllm")
+        locked = read_lock(tmp_path, name)
+        pin = locked.platforms[platform].wheel("vllm")
         assert pin is not None
         assert (V313, "vllm") == (pin.version, pin.index)
-        assert ("nightly", OLD) == (lock.header.channel, lock.header.vllm.commit)
-        row = lock.platforms[platform].meta["vllm"]
+        assert ("nightly", OLD) == (locked.header.channel, locked.header.vllm.commit)
+        row = locked.platforms[platform].meta["vllm"]
         assert isinstance(row, dict)
         assert "computed here" == row["hash_from"]
     assert project.run("pair", check=True).ok
@@ -69,12 +92,12 @@ def test_nightly_missing_for_platform(project: CudaProject, bucket: Bucket) -> N
     project.lock("pair", channel="nightly")
     bucket.publish(NEW, nightly(V344))
     outcome = project.run("pair", channel="nightly")
-    assert {OLD} == {lock.commit for lock in outcome.result.locks}
-    assert {"unchanged"} == {lock.change for lock in outcome.result.locks}
+    assert {OLD} == {row.commit for row in outcome.result.locks}
+    assert {"unchanged"} == {row.change for row in outcome.result.locks}
     assert ["nightly-missing-for-platform"] == [row.key for row in outcome.findings]
     bucket.publish(NEW, *both(V344))
     outcome = project.run("pair", channel="nightly")
-    assert {(NEW, "updated")} == {(lock.commit, lock.change) for lock in outcome.result.locks}
+    assert {(NEW, "updated")} == {(row.commit, row.change) for row in outcome.result.locks}
 
 
 def test_when_nothing_is_complete_the_lock_stays(project: CudaProject, bucket: Bucket) -> None:
@@ -120,3 +143,23 @@ def test_rolling_index_version_gone(
     outcome = project.run("pair", check=True)
     assert not outcome.ok
     assert ["rolling-index-version-gone"] * 2 == [row.key for row in outcome.findings]
+
+
+def test_channel_stalled(
+    project: CudaProject, server: NightlyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--check` tells the age once for a set; nothing is downloaded."""
+    project.lock("pair", channel="nightly")
+
+    def check(days: int) -> list[tuple[str, str, str]]:
+        today(monkeypatch, NIGHT + timedelta(days=days))
+        rows = project.run("pair", check=True).findings
+        return [(row.key, row.severity, row.evidence) for row in rows]
+
+    assert [] == check(3)
+    server.requests.clear()
+    stall = f"channel stalled 6 d: nightly/ shows commit {OLD} of {NIGHT:%Y-%m-%d}"
+    assert [("channel-stalled", "warning", stall)] == check(6)
+    assert not [path for path, _ in server.requests if path.endswith(".whl")]
+    server.bucket.publish(NEW, *both(V344), when=NIGHT + timedelta(days=5))
+    assert [] == check(6)

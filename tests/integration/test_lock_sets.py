@@ -15,6 +15,7 @@ from builder.edge.project import read_lock
 from builder.errors import SpecError
 from builder.runtime import owner
 from tests.support.cuda_project import NONE, CudaProject, clean, cuda_project, versions, vllm
+from tests.support.nightly_index import NIGHT, fake_forge, sha
 from tests.support.wheels import Wheel, make_wheel
 
 WINNER = """
@@ -175,3 +176,51 @@ def test_a_stated_winner_is_locked_and_installed(project: CudaProject, tmp_path:
         if line.startswith("build_backend.py,")
     ]
     assert [("flashinfer_python", "build_backend.py")] == rows
+
+
+FULL = "4ba787ec9" + "0" * 31
+"""Of the commit that the wheels name."""
+
+
+def commits(project: CudaProject, **options: object) -> set[str]:
+    """Lock the set, and say which commit the headers have."""
+    project.lock("pair", **options)
+    return {read_lock(project.tiny.root, name).header.vllm.commit for name in ("gpu", "spark")}
+
+
+def test_commit_identity_of_a_release_in_full(project: CudaProject) -> None:
+    """The wheels name it, a forge completes it; whom the next one can ask changes no byte."""
+    forges = project.tiny.settings.forges
+    forges["vllm"] = "none"
+    assert {"4ba787ec9"} == commits(project)
+    with fake_forge([(FULL, NIGHT)], {"v0.33.0": FULL}) as place:
+        forges["vllm"] = place
+        # A lock of this vLLM stands: it stays as it is until somebody asks for more.
+        assert {"4ba787ec9"} == commits(project)
+        assert {FULL} == commits(project, upgrade_packages=("vllm",))
+        files = project.tiny.root / "lock"
+        before = {path: path.read_bytes() for path in files.rglob("*.t*")}
+    forges["vllm"] = "none"
+    assert {FULL} == commits(project)
+    assert before == {path: path.read_bytes() for path in files.rglob("*.t*")}
+
+
+def test_a_forge_that_knows_another_commit_is_not_believed(project: CudaProject) -> None:
+    """Identity is in the wheel; nothing but its completion is taken from outside."""
+    with fake_forge([(sha("bbbbbbbbb"), NIGHT)]) as place:
+        project.tiny.settings.forges["vllm"] = place
+        assert {"4ba787ec9"} == commits(project)
+
+
+def test_commit_identity_of_a_tag_that_moved(project: CudaProject) -> None:
+    """C19: `--check` says it once for the set; a release has no age, and a silent forge is none."""
+    tags = {"v0.33.0": FULL}
+    with fake_forge([(FULL, NIGHT)], tags) as place:
+        project.tiny.settings.forges["vllm"] = place
+        project.lock("pair")
+        assert [] == list(project.run("pair", check=True).findings)
+        tags["v0.33.0"] = sha("bbbbbbbbb")
+        (row,) = project.run("pair", check=True).findings
+    assert ("commit-identity", "warning", "vllm 0.33.0") == (row.key, row.severity, row.subject)
+    assert f"the tag v0.33.0 names commit {sha('bbbbbbbbb')} now" in row.evidence
+    assert [] == list(project.run("pair", check=True).findings)

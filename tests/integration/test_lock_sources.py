@@ -144,7 +144,9 @@ def test_base_tag_removed(tmp_path: Path, tiny: TinyLock) -> None:
         )
 
         def look() -> list[tuple[str, str]]:
-            sources = lock_sources.find_sources(tiny.project.context, Settings(), [(spec, locked)])
+            sources = lock_sources.find_sources(
+                tiny.project.context, Settings(forges={"vllm": "none"}), [(spec, locked)]
+            )
             return [(row.key, row.severity) for row in sources.findings]
 
         assert [] == look()

@@ -9,13 +9,17 @@ from pathlib import Path
 import httpx
 import pytest
 
+from builder.core.finding import Finding
 from builder.core.indexes import Place
-from builder.core.nightly import commit_index, wheel_url
+from builder.core.lock import VllmTable, WheelPin
+from builder.core.nightly import commit_index
 from builder.core.nightly_set import check_wheel
 from builder.core.settings import Settings
+from builder.core.sources import judge
 from builder.edge.history import Forge
 from builder.edge.index import Indexes
-from builder.edge.nightly import discover, still_there
+from builder.edge.locate import look_up
+from builder.edge.nightly import channel_findings, discover
 from builder.edge.store import Store
 from builder.edge.wheels import WheelReader
 from builder.errors import NetworkError, NotOffered, Refused
@@ -85,7 +89,8 @@ def test_the_newest_whole_night_of_both_machines(
     )
     for platform in ("linux/amd64", "linux/arm64"):
         wheel = found.wheel(platform, "cu130")
-        assert wheel_url(server.url + suffix, NEW, wheel.file) == wheel.candidate.url
+        plus = wheel.file.replace("+", "%2B")
+        assert f"{server.url}/{NEW}/{plus}" == wheel.candidate.url
     assert NIGHT - timedelta(hours=6) == found.dated
 
 
@@ -268,17 +273,50 @@ def test_a_listed_file_that_is_not_there(
 
 def test_rolling_index_version_gone(client: httpx.Client, server: NightlyServer) -> None:
     """C08: after the roll the locked file is found by its commit; when it is gone that is said."""
-    index = index_at(client, f"{server.url}/nightly")
+    settings = Settings(indexes={"vllm": f"{server.url}/nightly"})
+    table = VllmTable(package="vllm", version=V344, commit=NEW, variant="cu130")
+    indexes = Indexes(client, NOBODY, settings, [table])
     file = both(V344)[0].file
-    wants = everywhere("cu130")
-    assert [] == still_there(index, wants, commit=NEW, files=[file], now=NOW)
-    assert client.get(wheel_url(index.index, NEW, file)).is_success
-    # As a simple index it answers to what fetches wheels.
-    assert client.get(commit_index(index.index, NEW, "cu130") + "vllm/").is_success
+    pin = WheelPin(name="vllm", version=V344, sha256="0" * 64, file=file, size=1, index="vllm")
+
+    def look() -> Finding | None:
+        (sighting,) = look_up([pin], indexes, threads=1)
+        return judge(sighting, image="gpu", package="vllm")
+
+    assert look() is None
     for key in [key for key in server.bucket.objects if key.startswith(NEW)]:
         del server.bucket.objects[key]
-    (finding,) = still_there(index, wants, commit=NEW, files=[file], now=NOW)
+    finding = look()
+    assert finding is not None
     assert ("rolling-index-version-gone", file) == (finding.key, finding.subject)
+
+
+def test_channel_stalled_is_asked_of_lists_alone(
+    client: httpx.Client, server: NightlyServer
+) -> None:
+    """C66: what `--check` reads of a fresh channel, of a left-over folder, of one that went."""
+    index = index_at(client, f"{server.url}/nightly")
+
+    def ask(variant: str) -> list[str]:
+        server.requests.clear()
+        rows = channel_findings(index, everywhere(variant), forge=no_forge(client), now=NOW)
+        assert {"channel-stalled"} >= {row.key for row in rows}
+        return [row.evidence for row in rows]
+
+    assert [] == ask("cu130")
+    assert ["/nightly/", "/nightly/cu130/"] == sorted(server.pages)
+    (stall,) = ask("cu129")
+    assert "channel stalled 22 d: nightly/cu129/ shows commit 4080263bb" in stall
+    assert [] == [path for path in server.pages if "vllm" in path]
+    assert ["nightly/cu126/ is not there; the channel has nightly/, nightly/cu130/"] == ask("cu126")
+
+
+def test_a_folder_of_wheels_has_no_age(client: httpx.Client, tmp_path: Path) -> None:
+    """Whoever filled it decides when."""
+    made = both(V344)[0]
+    (tmp_path / made.file).write_bytes(made.data)
+    index = index_at(client, str(tmp_path))
+    assert () == channel_findings(index, everywhere(), forge=no_forge(client), now=NOW)
 
 
 def test_a_build_tagged_wheel_is_found_where_upstream_lost_it(

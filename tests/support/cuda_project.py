@@ -184,7 +184,9 @@ def cuda_project(root: Path) -> Iterator[CudaProject]:
     """Run both indexes around a project with one image."""
     with fake_index(*family()) as general, fake_index() as home:
         general.json = True
-        settings = Settings(indexes={"general": general.url, "flashinfer": home.url})
+        settings = Settings(
+            indexes={"general": general.url, "flashinfer": home.url}, forges={"vllm": "none"}
+        )
         project = CudaProject(Tiny(root, settings), general, home)
         project.spec()
         yield project

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -252,8 +252,12 @@ def nightly_server(bucket: Bucket) -> Iterator[NightlyServer]:
 
 
 @contextmanager
-def fake_forge(commits: Sequence[tuple[str, datetime]]) -> Iterator[str]:
+def fake_forge(
+    commits: Sequence[tuple[str, datetime]], tags: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """Serve a project's commits, newest first, as GitHub's REST interface does; yields its address.
+
+    `tags`: name → full commit.
 
     Of one commit by abbreviation it says 422 when it knows none or several.
     """
@@ -275,6 +279,11 @@ def fake_forge(commits: Sequence[tuple[str, datetime]]) -> Iterator[str]:
                 status, answer = 200, json.dumps(row(found[0]))
             else:
                 status, answer = 422, json.dumps({"message": "No commit found for SHA"})
+        elif path.startswith("/repos/o/n/commits/tags/"):
+            named = (tags or {}).get(path.rpartition("/")[2], "")
+            status, answer = 422, json.dumps({"message": "No commit found for SHA"})
+            if named:
+                status, answer = 200, json.dumps(row((named, NIGHT)))
         body = answer.encode()
         handler.send_response(status)
         handler.send_header("Content-Type", "application/json")

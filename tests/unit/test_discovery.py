@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.discovery import gone
 from builder.core.nightly import flat_page
 from builder.core.nightly_set import check_taken
 from builder.core.simple import Candidate
@@ -238,17 +237,3 @@ def test_an_index_that_has_nothing() -> None:
     """A wrong address is no refusal of a nightly."""
     with pytest.raises(NotOffered, match="no wheel of vllm"):
         find(Bucket(), *everywhere())
-
-
-def test_rolling_index_version_gone() -> None:
-    """C08: a locked file is looked up on the pages of its commit, which the roll does not touch."""
-    made = two_nights()
-    files = [wheel.file for wheel in both(V313)]
-    survey = Survey(made, everywhere(), commit=OLD)
-    survey.find()
-    assert [] == gone(survey.query, survey.pages, files)
-    (finding,) = gone(
-        survey.query, survey.pages, [*files, "vllm-0.33.0-2-cp38-abi3-linux_x86_64.whl"]
-    )
-    assert "rolling-index-version-gone" == finding.key
-    assert f"no page of commit {OLD} lists it any more" == finding.evidence

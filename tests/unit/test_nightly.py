@@ -17,7 +17,6 @@ from builder.core.nightly import (
     read_metadata,
     read_page,
     root_of,
-    wheel_url,
 )
 from builder.errors import NetworkError
 from tests.support.nightly_index import NIGHT, Bucket, both, nightly, sha
@@ -246,8 +245,7 @@ def test_an_address_may_lead_to_any_part(index: str, root: str) -> None:
 
 
 def test_rolling_index_version_gone_is_avoided_by_the_url() -> None:
-    """C08: index, commit and file give an address that stays; nothing rolling is in it."""
+    """C08: index and commit give an address that stays; nothing rolling is in it."""
     index = "https://wheels.vllm.ai/nightly/cu130"
-    assert f"https://wheels.vllm.ai/{EA5}/{QUOTED}" == wheel_url(index, EA5, FILE)
     assert f"https://wheels.vllm.ai/{EA5}/cu130/" == commit_index(index, EA5, "cu130")
     assert f"https://wheels.vllm.ai/{EA5}/" == commit_index(index, EA5, "")

@@ -160,6 +160,7 @@ def test_a_stale_lock_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StaleLock, match=small_spec().digest) as raised:
         render.run(context, "cpu", out=tmp_path / "out", base=False)
     assert "nightlock lock cpu" in raised.value.action
+    assert ["not-locked"] == [row.key for row in raised.value.findings]
 
 
 def test_missing_wheels_are_named(tmp_path: Path) -> None:
