@@ -5,11 +5,12 @@ Every HashMismatch is made here, so that none is without its finding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from builder.core.finding import Finding
 from builder.core.keys import finding
+from builder.core.simple import Candidate
 from builder.errors import HashMismatch
 
 Cause = Literal["same", "web-page", "truncated", "metadata-hash", "other-index", "replaced"]
@@ -52,6 +53,31 @@ class Arrived:
     """Last-Modified, as sent."""
     head: bytes = b""
     """First bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a server said of a file it sent; nothing for what lay here already."""
+
+    announced: int | None = None
+    """Length of the whole file, bytes; None: it did not say."""
+    modified: str = ""
+    """Last-Modified, as sent."""
+
+
+def arrived_from(
+    error: HashMismatch, offer: Candidate, answer: Answer, *, foreign: bool = False
+) -> Arrived:
+    """Join what the store saw of wrong bytes with who offered and sent them."""
+    seen = error.arrived or Arrived(sha256="")
+    return replace(
+        seen,
+        place=offer.place,
+        foreign=foreign,
+        announced=answer.announced,
+        modified=answer.modified,
+        metadata_sha256=offer.metadata_sha256,
+    )
 
 
 def classify(expected: Expected, arrived: Arrived) -> Cause:

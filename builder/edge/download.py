@@ -11,17 +11,15 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from builder.core.hash_change import Arrived
-from builder.core.simple import Candidate
+from builder.core.hash_change import Answer
 from builder.edge import files, store
 from builder.edge.userconfig import UserConfig
-from builder.errors import BadInput, HashMismatch, NetworkError, NotOffered
+from builder.errors import BadInput, NetworkError, NotOffered
 
 ATTEMPTS = 5
 """Tries without any progress before a read is given up."""
@@ -31,16 +29,6 @@ _LONGEST_WAIT = 60.0
 _AS_IT_IS = {"Accept-Encoding": "identity"}
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _NO_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a server said of a file it sent; nothing for what lay here already."""
-
-    announced: int | None = None
-    """Length of the whole file, bytes; None: it did not say."""
-    modified: str = ""
-    """Last-Modified, as sent."""
 
 
 def open_client(
@@ -195,21 +183,6 @@ def download(
                 tries = 0
             tell(0)
             _wait(error, url, tries)
-
-
-def arrived_from(
-    error: HashMismatch, offer: Candidate, answer: Answer, *, foreign: bool = False
-) -> Arrived:
-    """Join what the store saw of wrong bytes with who offered and sent them."""
-    seen = error.arrived or Arrived(sha256="")
-    return replace(
-        seen,
-        place=offer.place,
-        foreign=foreign,
-        announced=answer.announced,
-        modified=answer.modified,
-        metadata_sha256=offer.metadata_sha256,
-    )
 
 
 def path_of(url: str) -> Path:

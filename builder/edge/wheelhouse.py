@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from builder.core.hash_change import Expected, classify, refusal
+from builder.core.hash_change import Answer, Expected, arrived_from, classify, refusal
 from builder.core.indexes import Place, mismatch
 from builder.core.lock import WheelPin
 from builder.core.simple import Candidate
-from builder.edge.download import Answer, arrived_from, download, path_of
+from builder.edge.download import download, path_of
 from builder.edge.index import Indexes, local_path
 from builder.edge.pool import Stop, each
 from builder.edge.store import Store, copy

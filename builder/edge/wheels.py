@@ -21,11 +21,11 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
 from builder.core.contents import contents
-from builder.core.hash_change import Expected, other_bytes, refusal
+from builder.core.hash_change import Expected, arrived_from, other_bytes, refusal
 from builder.core.simple import Candidate
 from builder.core.wheel import VERSION_FILE, WheelFacts, cuda_in, seconds
 from builder.edge import files
-from builder.edge.download import arrived_from, download, path_of, read_range
+from builder.edge.download import download, path_of, read_range
 from builder.edge.store import Store, hash_file
 from builder.errors import HashMismatch, Refused
 
