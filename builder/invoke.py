@@ -141,7 +141,8 @@ def execute(
             raise
         return fail(output, name, known)
     output.result(outcome.text)
-    _explain(output, outcome.findings)
+    if not outcome.told:
+        _explain(output, outcome.findings)
     output.document(document(name, result=outcome.result, ok=outcome.ok, findings=outcome.findings))
     return 0 if outcome.ok else Refused.exit_code
 

@@ -22,7 +22,7 @@ from builder.output import Output, close_streams
 
 # isort: off
 # Imported to register their verbs, in the order that --help lists them.
-from builder.cli import locking, building, proving, releasing, machine  # noqa: F401
+from builder.cli import locking, building, proving, releasing, running, machine  # noqa: F401
 # isort: on
 
 # Typer keeps its own copy of click and exports one leaf of its exceptions; this is their base.

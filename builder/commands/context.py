@@ -41,3 +41,5 @@ class Outcome(Generic[R]):
     """The answer for a person, without colours."""
     ok: bool = True
     findings: tuple[Finding, ...] = field(default=())
+    told: bool = False
+    """Whether `text` tells the findings, so that they are not printed twice."""
