@@ -481,6 +481,8 @@ def test_lines_of_continued_units() -> None:
         ("notes.md", "Try `docker run x`.", "shell"),
         ("x.yml", "a: 1\n", None),
         ("setup.py", "import os\n", None),
+        ("dockerfile.py", "from os import path\n", None),
+        ("Dockerfile.j2", "{% block a %}\n", None),
     ],
 )
 def test_the_format_is_recognised(name: str, text: str, form: str | None) -> None:

@@ -39,11 +39,15 @@ def _named(pattern: str) -> Callable[[str, str], bool]:
     return lambda name, _text: wanted.fullmatch(name) is not None
 
 
+_DOCKERFILE = (
+    r"(?!.*\.(?:py|pyi|go|rs|js|ts|rb|java|md|rst|j2|tmpl|html)$)"
+    r"(?:(?:dockerfile|containerfile)(?:[.-].*)?|.*\.(?:docker|container)file)"
+)
 # The first that fits. A script that writes a unit by a here-document is a script: what its text
 # becomes is not known before it ran.
 _TELLS: tuple[tuple[Format, Callable[[str, str], bool]], ...] = (
     ("shell", _begins(r"#!.*\b(?:ba|da|z|k)?sh\b")),
-    ("dockerfile", _named(r"(?:dockerfile|containerfile)(?:[.-].*)?|.*\.(?:docker|container)file")),
+    ("dockerfile", _named(_DOCKERFILE)),
     ("quadlet", _has(r"^\[Container\]\s*$")),
     ("systemd", _has(r"^\[Service\]\s*$")),
     ("kubernetes", _has(r"^kind:\s*\S")),
