@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from builder.cli.app import verb
 from builder.cli.options import Of, Profile, Ref, To, Xml
@@ -19,8 +21,20 @@ def smoke(
     image: Of = "",
     out: To = None,
     junit: Xml = None,
+    structural_only: Annotated[
+        bool,
+        typer.Option("--structural-only", help="Look inside only, without a boot or a GPU."),
+    ] = False,
 ) -> Outcome[Any]:
-    """Boot an image under testcontainers, ask it real questions, write a receipt."""
+    """Look inside an image, boot it under testcontainers, ask it real questions, write receipts."""
     from builder.commands import smoke as recipe  # noqa: PLC0415
 
-    return recipe.run(context, ref, profile=profile, image=image, out=out, junit_file=junit)
+    return recipe.run(
+        context,
+        ref,
+        profile=profile,
+        image=image,
+        out=out,
+        junit_file=junit,
+        structural_only=structural_only,
+    )

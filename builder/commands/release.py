@@ -14,7 +14,7 @@ from builder.commands.lock_result import LockChange, changes_of
 from builder.core.debs import with_debs
 from builder.core.document import Result
 from builder.core.lock import Lock
-from builder.core.smoke import CheckResult, Phase, SmokeReport
+from builder.core.smoke import CheckResult, Phase
 from builder.edge import files, profiles, records
 from builder.edge.profiles import BoundProfile
 from builder.edge.project import read_lock_folder, read_spec
@@ -200,7 +200,7 @@ def _smoke(context: Context, built: BuildResult, wanted: BoundProfile) -> _Proof
             answer=report.answer,
             checks=report.checks,
             phases=report.phases,
-            folder=_evidence(context, report),
+            folder=records.folder_of(context.places, report),
             reused=True,
         )
     outcome = smoke.run(context, built.reference, profile=wanted.name)
@@ -221,13 +221,6 @@ def _smoke(context: Context, built: BuildResult, wanted: BoundProfile) -> _Proof
         folder=Path(outcome.result.folder),
         reused=False,
     )
-
-
-def _evidence(context: Context, report: SmokeReport) -> Path:
-    """Find the folder an earlier smoke wrote this report to."""
-    place = records.digest_folder(context.places, report.digest)
-    found = sorted(place.glob("smoke/[!.]*/report.json"), reverse=True)
-    return next((path.parent for path in found if path.read_text() == report.text()), place)
 
 
 def _reused(**steps: bool) -> list[str]:

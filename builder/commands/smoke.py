@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from builder.commands import smoke_structural
 from builder.commands.context import Context, Outcome
 from builder.commands.smoke_phases import Session
+from builder.commands.smoke_structural import Gate
 from builder.core.boot import BootPlan, recognise
 from builder.core.candidate import Candidate
 from builder.core.document import Result
@@ -37,6 +39,19 @@ from builder.errors import BadInput, BootFailed
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
+class StructuralRow(Result):
+    """The structural test, which comes before any boot."""
+
+    verdict: str
+    """`pass`, `fail`, `inconclusive`; `skip` for an image that names no lock."""
+    reused: bool
+    """Whether this digest had passed it before."""
+    seconds: float
+    checks: list[CheckResult]
+    folder: str
+    """Report, receipt and evidence; empty after a skip."""
+
+
 class SmokeResult(Result):
     """What was proven, and where the evidence lies."""
 
@@ -53,6 +68,7 @@ class SmokeResult(Result):
     checks: list[CheckResult]
     folder: str
     """Report, receipt, JUnit file and log."""
+    structural: StructuralRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +90,13 @@ def run(
     image: str = "",
     out: Path | None = None,
     junit_file: Path | None = None,
+    structural_only: bool = False,
 ) -> Outcome[SmokeResult]:
-    """Boot and judge; `ok` only when every check passed or was not asked for.
+    """Look inside, boot, judge; `ok` only when every check passed or was not asked for.
+
+    Nothing is booted unless the structural test passes, now or earlier on this digest. An image
+    whose labels name no lock is not ours: there is nothing to compare it with, and it is booted.
+    `structural_only` runs that test alone, and anew.
 
     Raises BootFailed (with findings, after the report was written) when the server never answered
     or ended; BadInput, SpecError, NetworkError, RegistryError, EngineError, PortTaken, ToolMissing.
@@ -86,23 +107,53 @@ def run(
     engine = require_engine(context.places, context.settings, os.environ)
     machine = container.describe(engine)
     candidate = _resolve(wanted, machine)
+    if structural_only:
+        gate = smoke_structural.prove(context, candidate, engine, machine)
+        return _gate_alone(gate, out, junit_file)
+    bound = named or _bound(context, image or candidate.image, candidate)
+    found = _gate(context, candidate, engine, machine)
+    if found is not None and found.report.verdict != "pass":
+        return _gate_alone(found, out, junit_file)
     this = _Run(
         candidate=candidate,
-        bound=named or _bound(context, image or candidate.image, candidate),
+        bound=bound,
         engine=engine,
         machine=machine,
         started=datetime.now(UTC),
     )
     report, folder, failure = _smoke(context, this)
+    _hand_out(report, folder, out, junit_file)
+    if failure is not None:
+        raise failure
+    return _outcome(report, folder, found)
+
+
+def _gate(context: Context, candidate: Candidate, engine: Engine, machine: Machine) -> Gate | None:
+    """Prove the image's structure, or find that it was proven; None when it names no lock."""
+    if not candidate.lock:
+        context.output.note(f"{candidate.ref} names no lock: no structural test, it is booted")
+        return None
+    found = smoke_structural.find(context, candidate)
+    return found or smoke_structural.prove(context, candidate, engine, machine)
+
+
+def _gate_alone(gate: Gate, out: Path | None, junit_file: Path | None) -> Outcome[SmokeResult]:
+    _hand_out(gate.report, gate.folder, out, junit_file)
+    return _outcome(gate.report, gate.folder, gate)
+
+
+def _hand_out(report: SmokeReport, folder: Path, out: Path | None, junit_file: Path | None) -> None:
+    """Copy the evidence to where it was asked for."""
     if out:
         for file in folder.iterdir():
             files.write(out / file.name, file.read_bytes())
     if junit_file:
         files.write(junit_file, junit(report).encode())
-    if failure is not None:
-        raise failure
+
+
+def _outcome(report: SmokeReport, folder: Path, gate: Gate | None) -> Outcome[SmokeResult]:
     return Outcome(
-        result=_result(report, folder),
+        result=_result(report, folder, gate),
         text=_text(report, folder),
         ok=report.verdict == "pass",
         findings=report.findings,
@@ -232,7 +283,8 @@ def _report(this: _Run, session: Session, failure: BootFailed | None) -> SmokeRe
     )
 
 
-def _result(report: SmokeReport, folder: Path) -> SmokeResult:
+def _result(report: SmokeReport, folder: Path, gate: Gate | None) -> SmokeResult:
+    looked = gate.report if gate else None
     return SmokeResult(
         reference=f"{report.name}@{report.digest}",
         digest=report.digest,
@@ -243,6 +295,13 @@ def _result(report: SmokeReport, folder: Path) -> SmokeResult:
         phases={phase.name: phase.seconds for phase in report.phases},
         checks=list(report.checks),
         folder=str(folder),
+        structural=StructuralRow(
+            verdict=looked.verdict if looked else "skip",
+            reused=bool(gate and gate.reused),
+            seconds=sum(phase.seconds for phase in looked.phases) if looked else 0,
+            checks=list(looked.checks) if looked else [],
+            folder=str(gate.folder) if gate else "",
+        ),
     )
 
 

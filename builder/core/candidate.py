@@ -20,6 +20,8 @@ class Candidate:
     lock: str
     build: str
     vllm: str
+    targets: tuple[str, ...]
+    """`sm_120` or `cpu`; none without a label."""
 
     @property
     def digest(self) -> str:
@@ -37,4 +39,5 @@ class Candidate:
             lock=labels.get(LOCK_DIGEST, ""),
             build=labels.get(BUILD_ID, ""),
             vllm=labels.get(PREFIX + "vllm.version", ""),
+            targets=tuple(name for name in labels.get(PREFIX + "targets", "").split(",") if name),
         )

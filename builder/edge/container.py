@@ -140,8 +140,8 @@ def _start(engine: Engine, plan: BootPlan, run: str, seconds: float) -> str:
     """Create and start it; return the container's id."""
     local = is_local(engine)
     with explained(engine):
-        with _environment_kept():
-            booted = _Booted(plan.image, docker_client_kw=_client_options(engine, seconds))
+        with environment_kept():
+            booted = _Booted(plan.image, docker_client_kw=client_options(engine, seconds))
         # Its prefix for Docker Hub mirrors would change which image this is.
         booted.image = plan.image
         # Loopback alone, where that is enough: an unproven server is nobody else's business.
@@ -162,7 +162,7 @@ def _start(engine: Engine, plan: BootPlan, run: str, seconds: float) -> str:
             log_config=LogConfig(type=LogConfig.types.JSON, config={}),
         )
     try:
-        with _reaper_off():
+        with reaper_off():
             booted.start()
     except APIError as error:
         raise _not_started(error, plan) from error
@@ -269,7 +269,8 @@ def is_local(engine: Engine) -> bool:
     return engine.host.startswith("unix://") and (engine.private or not inside_container())
 
 
-def _client_options(engine: Engine, seconds: float | None) -> dict[str, Any]:
+def client_options(engine: Engine, seconds: float | None) -> dict[str, Any]:
+    """Spell how to speak to the engine, for docker's own client."""
     return {
         "environment": dict(engine.environment),
         "timeout": seconds,
@@ -280,7 +281,7 @@ def _client_options(engine: Engine, seconds: float | None) -> dict[str, Any]:
 @contextmanager
 def open_client(engine: Engine, seconds: float | None) -> Iterator[docker.DockerClient]:
     """Speak to the engine; `seconds` is the limit of one answer, None for no limit."""
-    client = docker.from_env(**_client_options(engine, seconds))
+    client = docker.from_env(**client_options(engine, seconds))
     try:
         yield client
     finally:
@@ -301,7 +302,8 @@ def explained(engine: Engine) -> Iterator[None]:
 
 
 @contextmanager
-def _reaper_off() -> Iterator[None]:
+def reaper_off() -> Iterator[None]:
+    """Keep testcontainers from starting its second container."""
     before = testcontainers_config.ryuk_disabled
     testcontainers_config.ryuk_disabled = True
     try:
@@ -311,7 +313,7 @@ def _reaper_off() -> Iterator[None]:
 
 
 @contextmanager
-def _environment_kept() -> Iterator[None]:
+def environment_kept() -> Iterator[None]:
     """Keep what testcontainers overwrites: it puts the current docker context's host there."""
     before = os.environ.get("DOCKER_HOST")
     try:

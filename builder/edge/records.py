@@ -35,10 +35,16 @@ def write_smoke(folder: Path, report: SmokeReport, log: Path) -> None:
 
     A boot that never answered has no receipt: nothing was proven either way.
     """
+    write_report(folder, report, {"server.log": log.read_bytes() if log.exists() else b""})
+
+
+def write_report(folder: Path, report: SmokeReport, evidence: Mapping[str, bytes]) -> None:
+    """Write a report with its receipt, its JUnit file and further files, as `write_smoke` does."""
     with files.fresh_folder(folder) as scratch:
         files.write(scratch / "report.json", report.text().encode())
         files.write(scratch / "junit.xml", junit(report).encode())
-        files.write(scratch / "server.log", log.read_bytes() if log.exists() else b"")
+        for name, data in evidence.items():
+            files.write(scratch / name, data)
         if not report.failure:
             files.write(scratch / "receipt.json", receipt_of(report).data())
 
@@ -68,6 +74,13 @@ def find_report(places: Places, digest: str, profile_digest: str) -> SmokeReport
     mine = (r for r in reports(places, digest) if r.profile_digest == profile_digest)
     newest = next(mine, None)
     return newest if newest is not None and newest.verdict == "pass" else None
+
+
+def folder_of(places: Places, report: SmokeReport) -> Path:
+    """Find the folder a report was written to; that of its digest when it is gone."""
+    found = _newest_first(places, report.digest, "report.json")
+    place = digest_folder(places, report.digest)
+    return next((path.parent for path in found if path.read_text() == report.text()), place)
 
 
 def append_promotion(places: Places, record: Mapping[str, object]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.commands import build, release
+from builder.commands import build, release, smoke
 from builder.commands import engine as recipe
 from builder.commands.context import Context
 from builder.core.engine import EngineFolders
@@ -22,6 +22,7 @@ from builder.errors import NightlockError
 from builder.output import Output
 from tests.support.engine_client import forget
 from tests.support.image_handle import ImageHandle
+from tests.support.smoke_project import smoke_context
 
 ROOT = Path(__file__).parents[2]
 
@@ -83,3 +84,14 @@ def cpu_image(engine: Engine, engine_context: Context) -> Iterator[ImageHandle]:
         )
     finally:
         forget(engine, repository)
+
+
+@pytest.fixture(scope="session")
+def looked_inside(
+    engine: Engine, cpu_image: ImageHandle, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Pass the structural test of the `cpu` image once; return the records of it."""
+    context = smoke_context(tmp_path_factory.mktemp("structural"), engine)
+    outcome = smoke.run(context, cpu_image.reference, structural_only=True)
+    assert outcome.ok, outcome.text
+    return context.places.state / "records"

@@ -35,10 +35,10 @@ from tests.support.tiny_image import push_tiny_image
 
 pytestmark = pytest.mark.docker
 
+# No lock is named: it has none, and is booted without a look inside.
 LABELS = {
     "org.nightlock.image": "cpu",
     "org.nightlock.vllm.version": "0.32.0+cpu",
-    "org.nightlock.lock.digest": "sha256:" + "1" * 64,
     "org.nightlock.build.id": "sha256:" + "2" * 64,
 }
 NO_WAIT = {"health": 3600, "first_answer": 3600, "stop": 2}
@@ -105,11 +105,11 @@ def test_a_server_that_answers_passes(engine: Engine, tiny: str, tmp_path: Path)
     receipt = Receipt.parse(files["receipt.json"].encode())
     assert receipt is not None
     assert receipt.proves(result.digest)
-    assert ("pass", LABELS["org.nightlock.lock.digest"], LABELS["org.nightlock.build.id"]) == (
+    assert ("pass", LABELS["org.nightlock.build.id"]) == (
         receipt.predicate.verdict,
-        receipt.predicate.lock,
         receipt.predicate.build,
     )
+    assert ("skip", []) == (result.structural.verdict, result.structural.checks)
     assert files["report.json"] == (tmp_path / "out" / "report.json").read_text()
     assert files["junit.xml"] == (tmp_path / "j.xml").read_text()
     suite = ET.fromstring(files["junit.xml"])[0]  # noqa: S314 - our own
@@ -385,10 +385,13 @@ def test_an_unknown_image_or_profile_is_bad_input(
         smoke.run(context, tiny, image="other")
 
 
-def test_the_real_image_answers(cpu_image: ImageHandle, engine: Engine, tmp_path: Path) -> None:
+def test_the_real_image_answers(
+    cpu_image: ImageHandle, looked_inside: Path, engine: Engine, tmp_path: Path
+) -> None:
     """A real vLLM with its own parsers: Paris, reasoning, a tool call, a stream."""
-    outcome = smoke.run(smoke_context(tmp_path, engine), cpu_image.reference)
+    outcome = smoke.run(smoke_context(tmp_path, engine, looked_inside), cpu_image.reference)
     assert outcome.ok, outcome.text
+    assert ("pass", True) == (outcome.result.structural.verdict, outcome.result.structural.reused)
     assert ("Paris", cpu_image.digest) == (outcome.result.answer, outcome.result.digest)
     answers = {check.name: check.answered for check in outcome.result.checks}
     assert 'get_weather({"city": "Paris"})' == answers["tool-call"] == answers["tool-call-streamed"]
@@ -397,13 +400,14 @@ def test_the_real_image_answers(cpu_image: ImageHandle, engine: Engine, tmp_path
 
 
 def test_the_real_image_with_a_wrong_expectation(
-    cpu_image: ImageHandle, engine: Engine, tmp_path: Path
+    cpu_image: ImageHandle, looked_inside: Path, engine: Engine, tmp_path: Path
 ) -> None:
     """One check fails with what was expected and what came."""
     question = {"role": "user", "content": "What is the capital of France? Answer briefly."}
     wrong = {"name": "wrong", "messages": [question], "expect": {"content": "Lyon"}}
     right = wrong | {"name": "right", "expect": {"content": "Paris"}}
-    outcome = smoke.run(smoke_context(tmp_path, engine, check=[wrong, right]), cpu_image.reference)
+    context = smoke_context(tmp_path, engine, looked_inside, check=[wrong, right])
+    outcome = smoke.run(context, cpu_image.reference)
     assert not outcome.ok
     assert ["fail", "pass"] == [check.status for check in outcome.result.checks]
     assert [("garbage-output", 'expected "Lyon", got "Paris"')] == [
@@ -421,6 +425,7 @@ def test_the_real_image_with_a_wrong_expectation(
 )
 def test_the_real_image_started_wrongly(
     cpu_image: ImageHandle,
+    looked_inside: Path,
     engine: Engine,
     tmp_path: Path,
     table: str,
@@ -430,5 +435,5 @@ def test_the_real_image_started_wrongly(
     """Docker's own 64 MiB of shared memory, a model that is not there, too short a deadline."""
     limits = {"deadlines": NO_WAIT} | {table: changes}
     with pytest.raises(BootFailed) as caught:
-        smoke.run(smoke_context(tmp_path, engine, **limits), cpu_image.reference)
+        smoke.run(smoke_context(tmp_path, engine, looked_inside, **limits), cpu_image.reference)
     assert [key] == [finding.key for finding in caught.value.findings], caught.value

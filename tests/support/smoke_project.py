@@ -32,9 +32,16 @@ def state_beside(folder: Path, engine: Engine) -> Places:
     return Places(config=folder / "config", cache=folder / "cache", state=folder / "state", run=run)
 
 
-def smoke_context(folder: Path, engine: Engine, **changes: Any) -> Context:  # noqa: ANN401
+def smoke_context(
+    folder: Path,
+    engine: Engine,
+    looked_inside: Path | None = None,
+    /,
+    **changes: Any,  # noqa: ANN401
+) -> Context:
     """Copy the `cpu` image's spec, policy and profile, with some keys of the profile changed.
 
+    `looked_inside`: records of an earlier structural test, so that it is not done again.
     `changes`: table → keys that are laid over it; `check` replaces all checks.
     """
     project = folder / "project"
@@ -52,9 +59,12 @@ def smoke_context(folder: Path, engine: Engine, **changes: Any) -> Context:  # n
     path = project / "images" / "profiles" / "smoke-cpu.toml"
     path.parent.mkdir(exist_ok=True)
     path.write_text(tomli_w.dumps(profile))
+    places = state_beside(folder, engine)
+    if looked_inside is not None:
+        shutil.copytree(looked_inside, places.state / "records")
     return Context(
         project=project,
-        places=state_beside(folder, engine),
+        places=places,
         settings=Settings(),
         output=Output(out=io.StringIO(), err=io.StringIO()),
     )

@@ -36,13 +36,14 @@ def test_no_table_repeats_a_key() -> None:
         boot,
         build,
         image,
+        inside,
         lock,
         manifest,
         release,
         sources,
     )
 
-    tables = (lock, sources, build, image, boot, api, release, manifest)
+    tables = (lock, sources, build, image, inside, boot, api, release, manifest)
     assert len(KEYS) == sum(len(table.KEYS) for table in tables)
 
 

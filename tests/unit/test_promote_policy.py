@@ -37,6 +37,7 @@ CPU = Candidate(
     image="cpu",
     lock=LOCK,
     build=BUILD,
+    targets=("cpu",),
     vllm="0.32.0",
 )
 PASS = receipt_of(make_report())

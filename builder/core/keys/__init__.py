@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 
 from builder.core.finding import Finding, Severity
-from builder.core.keys import api, boot, build, image, lock, manifest, release, sources
+from builder.core.keys import api, boot, build, image, inside, lock, manifest, release, sources
 from builder.core.keys.key import Key, Kind
 
 __all__ = ["KEYS", "Key", "Kind", "close_to", "find_key", "finding"]
@@ -20,6 +20,7 @@ KEYS: dict[str, Key] = {
         sources.KEYS,
         build.KEYS,
         image.KEYS,
+        inside.KEYS,
         boot.KEYS,
         api.KEYS,
         release.KEYS,
