@@ -57,6 +57,9 @@ def lock(
             help="Ask a second resolver, in the image's base; bare: pip-tools.",
         ),
     ] = None,
+    replan: Annotated[
+        bool, typer.Option("--replan", help="Plan layers anew, from the locks in git's history.")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write there, not to lock/IMAGE.")
     ] = None,
@@ -76,8 +79,23 @@ def lock(
         upgrade_packages=tuple(upgrade_package or ()),
         import_from=import_from,
         cross_check=cross_check,
+        replan=replan,
         out=out,
     )
+
+
+@verb("plan")
+def plan(
+    context: Context,
+    images: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[IMAGE|SET]...", help="Names of images/ or sets.toml; none: all."),
+    ] = None,
+) -> Outcome[Any]:
+    """Print the layers of each lock with their bytes; as JSON also the matrix for CI."""
+    from builder.commands import plan as recipe  # noqa: PLC0415
+
+    return recipe.run(context, *(images or ()))
 
 
 @verb("fetch", long=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from builder.commands import cross_check as cross_checks
-from builder.commands import lock_import
+from builder.commands import lock_history, lock_import
 from builder.commands.context import Context, Outcome
 from builder.commands.cross_check import SecondOpinion
 from builder.commands.lock_check import check_locks
@@ -70,6 +70,7 @@ def run(
     upgrade_packages: Sequence[str] = (),
     import_from: Path | None = None,
     cross_check: Method | None = None,
+    replan: bool = False,
     out: Path | None = None,
 ) -> Outcome[LockResult]:
     """Lock images and sets; of one set nothing is written unless every image of it is fit.
@@ -77,6 +78,7 @@ def run(
     `indexes` are `NAME=URL-or-folder`; `channel` and `commit` replace what image.toml says. `out`
     takes the files of one image, or a folder for each of several. `import_from` is a lock of
     pip-compile or uv, whose versions are preferred; `cross_check` asks a second resolver.
+    `replan` plans layers anew, from the locks in git's history.
     """
     found = groups(
         names, projects.read_sets(context.project), projects.image_names(context.project)
@@ -117,9 +119,10 @@ def run(
             ]
             for job in jobs:
                 check_sources(job.spec, settings.indexes)
+            past = _past(context, jobs) if replan else {}
             opinion = cross_checks.prepare(context, jobs, cross_check) if cross_check else None
             chosen = _choose(context, workshop, group, jobs, commit)
-            made = _make(context, workshop, jobs, chosen, opinion)
+            made = _make(context, workshop, jobs, chosen, opinion, past)
             findings += chosen.findings
             result.skipped += [str(skip) for skip in chosen.skipped if not skip.quiet]
             findings += [row for one in made for row in one.findings]
@@ -222,6 +225,13 @@ def _previous(context: Context, image: str) -> Lock | None:
         return None
 
 
+def _past(context: Context, jobs: Sequence[Job]) -> dict[str, list[Lock]]:
+    found = {job.spec.name: lock_history.past(context, job.spec.name, job.previous) for job in jobs}
+    for name, locks in found.items():
+        context.output.note(f"  {name}: layers are planned anew, from {len(locks)} earlier locks")
+    return found
+
+
 def _choose(
     context: Context, workshop: Workshop, group: Group, jobs: Sequence[Job], commit: str
 ) -> Chosen:
@@ -253,6 +263,7 @@ def _make(
     jobs: Sequence[Job],
     chosen: Chosen,
     opinion: SecondOpinion | None,
+    past: Mapping[str, Sequence[Lock]],
 ) -> list[_Made]:
     pairs = [f"{job.spec.name} {platform}" for job in jobs for platform in job.platforms]
     with context.output.step("resolve", f"resolving {', '.join(pairs)}"):
@@ -269,7 +280,13 @@ def _make(
         found += lock_import.findings(workshop, job, locked)
         found += opinion.differences(workshop, job, locked) if opinion else []
         lock = assemble(
-            job.spec, locked, job.previous, resolver, digest=job.digest, commit=chosen.commit
+            job.spec,
+            locked,
+            job.previous,
+            resolver,
+            digest=job.digest,
+            commit=chosen.commit,
+            past=past.get(job.spec.name),
         )
         made.append(
             _Made(

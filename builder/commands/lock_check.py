@@ -31,7 +31,7 @@ def check_locks(
     findings: list[Finding] = []
     whole: list[tuple[ImageSpec, Lock]] = []
     for spec, folder in pairs:
-        lock, problem = _check(spec, folder)
+        lock, problem = judge_lock(spec, folder)
         if lock is None:
             row = ImageLock(image=spec.name, digest="", path=str(folder), change="checked")
         else:
@@ -68,7 +68,8 @@ def _sources_line(whole: Sequence[tuple[ImageSpec, Lock]], sources: Sources) -> 
     return [f"all {count} files are still where they were locked from"]
 
 
-def _check(spec: ImageSpec, folder: Path) -> tuple[Lock | None, Finding | None]:
+def judge_lock(spec: ImageSpec, folder: Path) -> tuple[Lock | None, Finding | None]:
+    """Read the lock of an image, and say what is wrong with it; None when it cannot be read."""
     try:
         lock = projects.read_lock_folder(folder, spec.name)
     except LockFileError as error:

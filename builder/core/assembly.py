@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
 
+from builder.core.churn import churn_of
 from builder.core.companion import programs_of
 from builder.core.companions import check
 from builder.core.debs import debs_digest
@@ -91,11 +92,13 @@ def assemble(
     *,
     digest: str = "",
     commit: str = "",
+    past: Sequence[Lock] | None = None,
 ) -> Lock:
     """Put a lock together; platforms that were not resolved anew are taken from `previous`.
 
     `digest` is image.toml's where `spec` was changed by flags; `commit` is vLLM's in full where the
-    channel knows it.
+    channel knows it. The layer plan of `previous` is kept; `past`, all earlier locks, oldest first,
+    makes new ones for the platforms in `resolved`.
 
     Raises Refused when vLLM is not in it, or is not the same version on every platform.
     """
@@ -145,12 +148,8 @@ def assemble(
             )
         ),
         layers={
-            name: plan(
-                {pin.name: pin.size for pin in content.wheels},
-                last=package,
-                alone_above=spec.layers.alone_above,
-                budget=spec.layers.budget,
-                previous=(previous.header.layers if previous else {}).get(name, ()),
+            name: _layers(
+                spec, package, name, content, previous, past if name in resolved else None
             )
             for name, content in platforms.items()
         },
@@ -199,6 +198,26 @@ def _content(locked: LockedPlatform, winners: Sequence[Winner]) -> PlatformLock:
             wheel.pin.name: meta_row(wheel.facts, wheel.hash_from, wins.get(wheel.pin.name))
             for wheel in locked.wheels
         },
+    )
+
+
+def _layers(
+    spec: ImageSpec,
+    package: str,
+    platform: str,
+    content: PlatformLock,
+    previous: Lock | None,
+    past: Sequence[Lock] | None,
+) -> list[list[str]]:
+    """Keep the previous plan, without a look at any history; or plan anew from the `past`."""
+    kept = (previous.header.layers if previous else {}).get(platform, ())
+    earlier = [lock.platforms[platform] for lock in past or () if platform in lock.platforms]
+    return plan(
+        churn_of(content, package, earlier),
+        last=package,
+        alone_above=spec.layers.alone_above,
+        budget=spec.layers.budget,
+        previous=kept if past is None else (),
     )
 
 

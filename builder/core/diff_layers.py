@@ -8,6 +8,7 @@ are compressed as layers are; the layer that holds the lock itself (below 1 MB) 
 from __future__ import annotations
 
 from builder.core.diff_result import Fact, LayerPull, Pull
+from builder.core.layers import to_pull
 from builder.core.lock import Lock, WheelPin
 
 
@@ -48,18 +49,17 @@ def _pull(old: Lock, new: Lock, platform: str) -> Pull:
     reason = f"Python {before} → {after}: the wheels lie in another folder"
     if _minor(before) == _minor(after):
         reason = ""
-    known = set() if reason else {_content(group) for group in _groups(old, platform)}
+    there = [] if reason else [_content(group) for group in _groups(old, platform)]
     here = {pin.sha256 for pin in old.platforms[platform].wheels}
     groups = _groups(new, platform)
     layers = [
         LayerPull(
-            number=number,
-            bytes=sum(pin.size for pin in group),
-            packages=[pin.name for pin in group],
-            changed=[pin.name for pin in group if pin.sha256 not in here],
+            number=at + 1,
+            bytes=sum(pin.size for pin in groups[at]),
+            packages=[pin.name for pin in groups[at]],
+            changed=[pin.name for pin in groups[at] if pin.sha256 not in here],
         )
-        for number, group in enumerate(groups, start=1)
-        if _content(group) not in known
+        for at in to_pull(there, [_content(group) for group in groups])
     ]
     pulled_base = base if base_changed else 0
     return Pull(

@@ -11,6 +11,7 @@ from builder.core.buildid import Invocation
 from builder.core.companions import required
 from builder.core.distribution import of_pin
 from builder.core.labels import image_labels
+from builder.core.layers import group_names
 from builder.core.lock import Lock, WheelPin, canonical_json
 from builder.core.spec import ImageSpec
 from builder.core.target import target_of
@@ -83,11 +84,13 @@ def groups_of(lock: Lock, platform: str) -> list[Group]:
     )
     return [
         Group(
-            name=f"group-{number:02}",
+            name=name,
             wheels=tuple(pins),
             lost=tuple(row for row in lost if row[0] in {pin.name for pin in pins}),
         )
-        for number, pins in enumerate(lock.groups(platform), start=1)
+        for name, pins in zip(
+            group_names(lock.header.layers[platform]), lock.groups(platform), strict=True
+        )
     ]
 
 

@@ -63,7 +63,7 @@ class Step:
     """One finished step of a build."""
 
     name: str
-    """As BuildKit calls it: `[group-03 1/1] RUN …`, `exporting to image`."""
+    """As BuildKit calls it: `[group-torch 1/1] RUN …`, `exporting to image`."""
     seconds: float
     cached: bool
 

@@ -46,6 +46,25 @@ def read_folder(repository: Path, commit: str, folder: str) -> dict[str, bytes]:
     }
 
 
+def commits_of(repository: Path, folder: str, limit: int) -> list[str]:
+    """List the newest commits of the main line that changed a folder, newest first.
+
+    `folder` is relative to `repository`. None where that is no repository, or has no commit.
+    """
+    if not find_commit(repository, "HEAD"):
+        return []
+    lines = _git(
+        repository, "log", "--no-show-signature", "--first-parent", "--format=%H", f"-{limit}",
+        "HEAD", "--", folder,
+    )  # fmt: skip
+    return lines.split()
+
+
+def is_shallow(repository: Path) -> bool:
+    """Whether a clone lacks older commits."""
+    return _git(repository, "rev-parse", "--is-shallow-repository").strip() == "true"
+
+
 def commits_between(clone: Path, old: str, new: str) -> list[Commit]:
     """List the commits that `new` has and `old` lacks, newest first, from a local clone.
 
@@ -85,7 +104,8 @@ def _tree(repository: Path, commit: str, folder: str) -> list[tuple[str, str]]:
     """Entries of a folder: name and blob; the blob is empty for what is not a file."""
     place = folder.rstrip("/")
     try:
-        listing = _git(repository, "ls-tree", "-z", f"{commit}:{place}")
+        # Without --full-tree, nothing of a tree is listed from a folder inside the repository.
+        listing = _git(repository, "ls-tree", "--full-tree", "-z", f"{commit}:{place}")
     except CommandFailed:
         return []
     entries = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import subprocess
 import tarfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -24,6 +23,7 @@ from builder.core.settings import Settings
 from builder.edge.project import write_lock
 from builder.errors import BadInput, LockFileError, RegistryError
 from builder.output import Output
+from tests.support.repository import commit, run_git
 from tests.support.two_nightlies import (
     NEW_COMMIT,
     OLD_COMMIT,
@@ -33,25 +33,6 @@ from tests.support.two_nightlies import (
 )
 
 NAME = "cuda13-sm120"
-
-
-def git(folder: Path, *arguments: str) -> str:
-    """Run git with an identity of its own."""
-    identity = ["-c", "user.name=nightlock", "-c", "user.email=nightlock@example.invalid"]
-    done = subprocess.run(
-        ["git", "-C", folder, *identity, "-c", "commit.gpgsign=false", *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return done.stdout.strip()
-
-
-def commit(folder: Path, message: str) -> str:
-    """Commit everything; give the commit."""
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--allow-empty", "--message", message)
-    return git(folder, "rev-parse", "HEAD")
 
 
 def context(project: Path, **forges: str) -> Context:
@@ -70,7 +51,7 @@ def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     (folder / "images" / NAME).mkdir(parents=True)
     (folder / "images" / NAME / "image.toml").write_text("")
-    git(tmp_path, "init", "--quiet", str(folder))
+    run_git(tmp_path, "init", "--quiet", str(folder))
     write_lock(folder, old_night())
     commit(folder, "old night")
     write_lock(folder, new_night())
@@ -86,7 +67,7 @@ def test_a_revision_beside_a_folder(project: Path, monkeypatch: pytest.MonkeyPat
         outcome.result.old.lock,
         outcome.result.new.lock,
     )
-    assert (git(project, "rev-parse", "HEAD~1"), "") == (
+    assert (run_git(project, "rev-parse", "HEAD~1"), "") == (
         outcome.result.old.revision,
         outcome.result.new.revision,
     )
@@ -101,7 +82,7 @@ def test_a_revision_beside_a_folder(project: Path, monkeypatch: pytest.MonkeyPat
 )
 def test_every_form_of_a_revision(project: Path, form: str) -> None:
     """As git itself takes them; a bare one where there is one lock."""
-    git(project, "branch", "--force", "-m", "main")
+    run_git(project, "branch", "--force", "-m", "main")
     outcome = diff.run(context(project), form.format(NAME), "HEAD")
     assert old_night().digest == outcome.result.old.lock
     assert new_night().digest == outcome.result.new.lock
@@ -165,7 +146,7 @@ def test_an_edited_lock_of_a_revision_is_refused(project: Path) -> None:
 
 def test_lock_noise_in_a_checkout_is_no_change(project: Path) -> None:
     """A user's `core.autocrlf` changes what is checked out, not what was committed."""
-    git(project, "config", "core.autocrlf", "true")
+    run_git(project, "config", "core.autocrlf", "true")
     outcome = diff.run(context(project), "HEAD", f"HEAD:lock/{NAME}", exit_code=True)
     assert (True, "no difference") == (outcome.ok, outcome.text.splitlines()[-1])
 
@@ -187,7 +168,7 @@ def test_formats(project: Path) -> None:
 
 def history(folder: Path) -> tuple[str, str]:
     """Make a clone of vLLM with three commits between two nights."""
-    git(folder.parent, "init", "--quiet", str(folder))
+    run_git(folder.parent, "init", "--quiet", str(folder))
     first = commit(folder, "first")
     for title in ("one", "two with a body\n\nthe body", "three"):
         last = commit(folder, title)

@@ -100,7 +100,7 @@ def test_without_base_it_needs_no_store(tmp_path: Path) -> None:
         "runtime/image.json",
         "runtime/owner.py",
         "runtime/tree.py",
-        "wheels/group-01/requirements.txt",
+        "wheels/group-torch/requirements.txt",
     } <= set(first.files)
 
 
@@ -112,12 +112,12 @@ def test_the_whole_folder_is_linked_from_the_store(tmp_path: Path) -> None:
     result = render.run(context, "cpu", out=tmp_path / "out").result
     out = tmp_path / "out"
     pin = lock.groups(AMD64)[0][0]
-    wheel = out / "wheels/group-01" / pin.file
+    wheel = out / "wheels/group-torch" / pin.file
     assert wheel.samefile(Store(context.places.store).path(pin.sha256))
     assert BASE == (out / "base.tar").read_bytes()
     assert "sha256:" + hashlib.sha256(BASE).hexdigest() == result.base_digest
     assert ["uv-0.13.9-py3-none-any.whl"] == names(out / "tools")
-    assert pin.line() + "\n" == (out / "wheels/group-01/requirements.txt").read_text()
+    assert pin.line() + "\n" == (out / "wheels/group-torch/requirements.txt").read_text()
 
 
 def test_umask_does_not_show(tmp_path: Path) -> None:
