@@ -57,7 +57,10 @@ def doctor(context: Context) -> Outcome[Any]:
 def explain(
     context: Context,
     key: Annotated[
-        str, typer.Argument(metavar="KEY", help="A finding's key, or a case as C35.")
+        str,
+        typer.Argument(
+            metavar="KEY", help="A finding's key, or a case as C35; without one all are listed."
+        ),
     ] = "",
 ) -> Outcome[Any]:
     """Explain one finding: what it means, why it happens, what to do."""

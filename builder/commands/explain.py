@@ -1,8 +1,12 @@
-"""`nightlock explain KEY`: what a finding means, what to do, and where it was seen."""
+"""`nightlock explain [KEY]`: what a finding means, what to do, where it was seen; or all keys."""
 
 from __future__ import annotations
 
+import itertools
 import textwrap
+from typing import get_args
+
+from pydantic import Field
 
 from builder.commands.context import Context, Outcome
 from builder.core.document import Result
@@ -11,23 +15,39 @@ from builder.core.keys import KEYS, Key, Kind, close_to, find_key
 from builder.errors import BadInput
 
 
-class ExplainResult(Result):
-    """One row of the table of finding keys."""
+class KeyTitle(Result):
+    """One line of the list of all keys."""
 
     key: str
     title: str
     kind: Kind
     severity: Severity
-    cause: str
-    action: str
-    case: str
+
+
+class ExplainResult(Result):
+    """One row of the table of finding keys; without a key all of them by title."""
+
+    key: str = ""
+    title: str = ""
+    kind: Kind | None = None
+    severity: Severity | None = None
+    cause: str = ""
+    action: str = ""
+    case: str = ""
     """Number among the field cases, as `C01`; empty when it has none."""
-    reports: list[str]
+    reports: list[str] = Field(default_factory=list)
     """Addresses of public reports."""
+    keys: list[KeyTitle] = Field(default_factory=list)
+    """All keys, in the order of the chain; only where none was asked for."""
 
 
 def run(context: Context, key: str) -> Outcome[ExplainResult]:  # noqa: ARG001 - a recipe takes it
-    """Explain a key, or the number of a case; BadInput when there is no such key."""
+    """Explain a key, or the number of a case; list all without one.
+
+    Raises BadInput when there is no such key.
+    """
+    if not key.strip():
+        return _list()
     row = find_key(key)
     if row is None:
         raise _unknown(key)
@@ -44,12 +64,24 @@ def run(context: Context, key: str) -> Outcome[ExplainResult]:  # noqa: ARG001 -
     return Outcome(result=result, text=_text(row, result.reports))
 
 
+_CHAIN: tuple[Kind, ...] = get_args(Kind)
+"""Parts of the chain, in their order."""
+
+
+def _list() -> Outcome[ExplainResult]:
+    rows = [
+        KeyTitle(key=row.key, title=row.title, kind=row.kind, severity=row.severity)
+        for row in sorted(KEYS.values(), key=lambda row: _CHAIN.index(row.kind))
+    ]
+    width = max(len(row.key) for row in rows)
+    lines = []
+    for kind, group in itertools.groupby(rows, key=lambda row: row.kind):
+        lines += [f"{kind}:", *(f"  {row.key:{width}}  {row.title}" for row in group), ""]
+    lines.append("`nightlock explain KEY` says what one means and what to do.")
+    return Outcome(result=ExplainResult(keys=rows), text="\n".join(lines))
+
+
 def _unknown(key: str) -> BadInput:
-    if not key.strip():
-        return BadInput(
-            "no finding key was given",
-            action=f"give one of: {', '.join(sorted(KEYS))}",
-        )
     close = close_to(key)
     return BadInput(
         "there is no such finding key",

@@ -35,7 +35,7 @@ from builder.core.keys import finding
 from builder.core.lock import Lock, ResolverTable
 from builder.core.second_opinion import Method
 from builder.core.sets import Group, groups
-from builder.core.settings import Settings
+from builder.core.settings import Settings, index_source
 from builder.core.spec import GENERAL, ImageSpec
 from builder.edge import debs, uv
 from builder.edge import project as projects
@@ -86,7 +86,7 @@ def run(
     images = [image for group in found for image in group.images]
     specs = {name: projects.read_spec(context.project, name) for name in images}
     settings = with_indexes(context.settings, indexes)
-    _refuse_unknown_indexes(settings, specs.values())
+    _refuse_unknown_indexes(settings, specs.values(), indexes)
     if check:
         folders = {name: projects.lock_folder(context.project, name) for name in images}
         return check_locks(context, settings, [(specs[name], folders[name]) for name in images])
@@ -166,14 +166,16 @@ def with_indexes(settings: Settings, indexes: Sequence[str]) -> Settings:
     return settings.model_copy(update={"indexes": places})
 
 
-def _refuse_unknown_indexes(settings: Settings, specs: Iterable[ImageSpec]) -> None:
+def _refuse_unknown_indexes(
+    settings: Settings, specs: Iterable[ImageSpec], flags: Sequence[str]
+) -> None:
     """Refuse a place for an index that nothing comes from: a misspelt name changes nothing."""
     known = {GENERAL, *DEFAULT_URLS}.union(*(spec.lock.sources.values() for spec in specs))
     unknown = sorted(set(settings.indexes) - known)
     if unknown:
         raise BadInput(
             f"there is no index called {', '.join(unknown)}",
-            subject="--index, NIGHTLOCK_INDEX_<NAME>, or [indexes] in config.toml",
+            subject=", ".join(index_source(name, flags, os.environ) for name in unknown),
             action=f"the indexes are {', '.join(sorted(known))}",
         )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -84,6 +84,31 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, object]:
                 "_DEBIAN_SECURITY, _DEBIAN_SNAPSHOT, _DEBIAN_KEYRING, _INDEX_<NAME>, _FORGE_<NAME>",
             )
     return found
+
+
+def source_of(path: Sequence[object], layers: Sequence[tuple[str, Mapping[str, object]]]) -> str:
+    """Name the layer (name, settings; the strongest last) that a value at a key path comes from."""
+    best, found = 0, layers[-1][0] if layers else ""
+    for name, values in layers:
+        depth, inside = 0, cast("object", values)
+        for part in path:
+            if not isinstance(inside, Mapping) or part not in inside:
+                break
+            depth, inside = depth + 1, inside[part]
+        if depth and depth >= best:
+            best, found = depth, name
+    return found
+
+
+def index_source(name: str, flags: Sequence[str], environment: Mapping[str, str]) -> str:
+    """Say where the place of an index was named: a flag, a variable, or a file."""
+    for given in flags:
+        if given.partition("=")[0] == name:
+            return f"--index {given}"
+    variable = f"NIGHTLOCK_INDEX_{name.upper().replace('-', '_')}"
+    if environment.get(variable):
+        return variable
+    return f"indexes.{name} in config.toml or [tool.nightlock]"
 
 
 def merge(*layers: Mapping[str, object]) -> dict[str, object]:

@@ -18,7 +18,7 @@ import httpx
 
 from builder.core.hash_change import Answer
 from builder.edge import files, store
-from builder.edge.userconfig import UserConfig
+from builder.edge.userconfig import PROXY_VARIABLES, UserConfig
 from builder.errors import BadInput, NetworkError, NotOffered
 
 ATTEMPTS = 5
@@ -46,9 +46,20 @@ def open_client(
     except (ValueError, httpx.InvalidURL) as error:
         raise BadInput(
             f"a proxy address cannot be used: {error}",
-            subject="HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, PIP_PROXY, or `proxy` in pip.conf",
+            subject=_bad_proxy(config),
             action="write it as http://host:port",
         ) from error
+
+
+def _bad_proxy(config: UserConfig) -> str:
+    """Name the one variable whose address is none; else it is pip's."""
+    for name in (spelling for one in PROXY_VARIABLES for spelling in (one, one.lower())):
+        value = os.environ.get(name, "")
+        try:
+            httpx.HTTPTransport(proxy=(value if "://" in value else f"http://{value}") or None)
+        except (ValueError, httpx.InvalidURL):
+            return name
+    return "PIP_PROXY, or `proxy` in pip.conf" if config.proxy else ", ".join(PROXY_VARIABLES)
 
 
 def _open(

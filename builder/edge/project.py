@@ -13,7 +13,7 @@ from builder.core.lock import Lock
 from builder.core.lock_check import SIBLING
 from builder.core.places import Places
 from builder.core.sets import parse_sets
-from builder.core.settings import Settings, from_environment, merge
+from builder.core.settings import Settings, from_environment, merge, source_of
 from builder.core.spec import ImageSpec, parse_spec
 from builder.edge import files
 from builder.edge.files import Change
@@ -39,27 +39,27 @@ def find_project(start: Path, flag: Path | None = None) -> Path:
 def read_settings(project: Path | None, places: Places, environment: Mapping[str, str]) -> Settings:
     """Merge the user's config.toml, the project's `[tool.nightlock]` and `NIGHTLOCK_*`."""
     user = places.config / "config.toml"
-    layers: list[Mapping[str, object]] = [_toml(user)]
+    layers: list[tuple[str, Mapping[str, object]]] = [(str(user), _toml(user))]
     if project is not None:
-        layers.append(_own_table(project / "pyproject.toml"))
-    layers.append(from_environment(environment))
+        own = project / "pyproject.toml"
+        layers.append((f"{own}: [tool.nightlock]", _own_table(own)))
+    layers += [(name, from_environment({name: environment[name]})) for name in sorted(environment)]
+    layers = [(name, values) for name, values in layers if values]
     try:
-        return Settings.model_validate(merge(*layers))
+        return Settings.model_validate(merge(*(values for _, values in layers)))
     except RecursionError:
         raise SpecError(
             "the settings are nested too deep",
-            subject=f"{user}, [tool.nightlock] of pyproject.toml, NIGHTLOCK_*",
+            subject=", ".join(name for name, _ in layers),
             action="correct them; the README lists them",
         ) from None
     except ValidationError as error:
-        rows = [
-            f"{'.'.join(str(part) for part in row['loc'])}: {row['msg']}"
-            for row in error.errors(include_url=False)
-        ]
+        rows = error.errors(include_url=False)
+        sources = [source_of(row["loc"], layers) for row in rows]
         raise SpecError(
-            "; ".join(rows),
-            subject=f"{user}, [tool.nightlock] of pyproject.toml, NIGHTLOCK_*",
-            action="correct the named settings; the README lists them",
+            "; ".join(f"{'.'.join(map(str, row['loc']))}: {row['msg']}" for row in rows),
+            subject=", ".join(dict.fromkeys(sources)),
+            action="correct it there; the README lists the settings",
         ) from None
 
 

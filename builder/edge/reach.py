@@ -70,16 +70,18 @@ def _without_credentials(settings: Settings, config: UserConfig) -> tuple[Settin
     """Move credentials in our own settings to where those of pip's and uv's already are."""
     known: dict[str, tuple[str, str]] = {}
 
-    def bare(where: str) -> str:
-        url, host, user = part_url(where)
+    def bare(where: str, origin: str) -> str:
+        url, host, user = part_url(where, origin)
         if user is not None:
             known.setdefault(host, user)
         return url
 
     plain = settings.model_copy(
         update={
-            "indexes": {name: bare(where) for name, where in settings.indexes.items()},
-            "find_links": [bare(where) for where in settings.find_links],
+            "indexes": {
+                name: bare(where, f"indexes.{name}") for name, where in settings.indexes.items()
+            },
+            "find_links": [bare(where, "find_links") for where in settings.find_links],
         }
     )
     every = {**config.credentials, **known}

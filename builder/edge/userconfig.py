@@ -130,7 +130,7 @@ class _Found:
         elif name == "links":
             self.links.append(self._place(value, origin))
         elif name in ("proxy", "seen-proxy"):
-            self.proxies.append(Configured(value=part_url(value)[0], origin=origin))
+            self.proxies.append(Configured(value=part_url(value, origin)[0], origin=origin))
             if name == "proxy":
                 self.proxy = self.proxy or value
         elif name == "ca":
@@ -139,23 +139,26 @@ class _Found:
             self.ignored.append(Configured(value=redacted(value), origin=origin))
 
     def _place(self, value: str, origin: str) -> Configured:
-        url, host, user = part_url(value)
+        url, host, user = part_url(value, origin)
         if user is not None:
             self.credentials.setdefault(host, user)
         return Configured(value=url.rstrip("/") if "://" in url else url, origin=origin)
 
 
-def part_url(url: str) -> tuple[str, str, tuple[str, str] | None]:
-    """Part a URL from the credentials in it: URL, `host:port`, user and password (or None)."""
+def part_url(url: str, origin: str) -> tuple[str, str, tuple[str, str] | None]:
+    """Part a URL from the credentials in it: URL, `host:port`, user and password (or None).
+
+    Raises BadInput for what is none; `origin` is the setting it stood in.
+    """
     if "://" not in url or url.startswith("file:"):
         return url, "", None
     try:
         parts = urlsplit(url)
     except ValueError as error:
         raise BadInput(
-            f"an address cannot be read: {error}",
-            subject=url.rpartition("@")[2],
-            action="correct it in pip's or uv's configuration, config.toml or the proxy variables",
+            f"the address {url.rpartition('@')[2]} cannot be read: {error}",
+            subject=origin,
+            action="correct it there",
         ) from None
     host = parts.netloc.rpartition("@")[2]
     user = None

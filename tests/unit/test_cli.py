@@ -355,3 +355,4 @@ def test_a_misspelt_setting_is_bad_input(
     )
     assert 2 == ran.returncode
     assert words in ran.stderr
+    assert f"on: {name}\n" in ran.stderr

@@ -67,11 +67,18 @@ def test_an_unknown_key_names_those_that_are_close(context: Context) -> None:
     assert "cuda-toolchain-mixed" in caught.value.action
 
 
-def test_without_a_key_all_are_listed(context: Context) -> None:
-    """The way to see what there is."""
-    with pytest.raises(BadInput) as caught:
-        explain.run(context, " ")
-    assert all(key in caught.value.action for key in KEYS)
+@pytest.mark.parametrize("nothing", ["", " "])
+def test_without_a_key_all_are_listed(context: Context, nothing: str) -> None:
+    """Each with its title, below the part of the chain where it is met."""
+    outcome = explain.run(context, nothing)
+    assert outcome.ok
+    assert {row.key: row.title for row in KEYS.values()} == {
+        row.key: row.title for row in outcome.result.keys
+    }
+    lines = [line.split(maxsplit=1) for line in outcome.text.splitlines() if line[:2] == "  "]
+    assert [[row.key, row.title] for row in outcome.result.keys] == lines
+    heads = [line for line in outcome.text.splitlines() if line.endswith(":")]
+    assert len(set(heads)) == len(heads)
 
 
 def test_nonsense_is_told_where_the_list_is(context: Context) -> None:

@@ -239,6 +239,31 @@ def test_settings_of_another_form_are_refused(tmp_path: Path, table: str) -> Non
     assert str(tmp_path / "pyproject.toml") == caught.value.subject
 
 
+@pytest.mark.parametrize(
+    ("user", "own", "variables", "source"),
+    [
+        ("threads = 0", "", {}, "config.toml"),
+        ("threads = 4", "threads = 0", {}, "pyproject.toml: [tool.nightlock]"),
+        ("threads = 0", "threads = 0", {"NIGHTLOCK_THREADS": "x"}, "NIGHTLOCK_THREADS"),
+        ("thread = 1", "", {"NIGHTLOCK_THREADS": "2"}, "config.toml"),
+        ("[engine]\nport = 1", "", {"NIGHTLOCK_BUILDER": "b"}, "config.toml"),
+        ("engine = 3", "", {}, "config.toml"),
+    ],
+)
+def test_a_bad_setting_names_the_one_place_it_came_from(
+    tmp_path: Path, user: str, own: str, variables: dict[str, str], source: str
+) -> None:
+    """Not all the places that it might have come from."""
+    (tmp_path / "nightlock").mkdir()
+    (tmp_path / "nightlock" / "config.toml").write_text(user)
+    (tmp_path / "pyproject.toml").write_text(f"[tool.nightlock]\n{own}\n")
+    places = Places.from_environment({"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)})
+    with pytest.raises(SpecError) as caught:
+        read_settings(tmp_path, places, variables)
+    assert caught.value.subject.endswith(source)
+    assert "," not in caught.value.subject
+
+
 @pytest.mark.parametrize("kind", ["folder", "loop"])
 def test_what_cannot_be_read_is_an_error_in_words(tmp_path: Path, kind: str) -> None:
     """With its path."""
