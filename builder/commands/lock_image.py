@@ -9,6 +9,7 @@ from packaging.utils import canonicalize_name
 
 from builder.commands.context import Context
 from builder.commands.lock_companions import find_companions
+from builder.commands.lock_pins import explained
 from builder.commands.lock_vllm import Chosen
 from builder.commands.lock_wheels import Before, Order, lock_wheels, read_sources
 from builder.commands.lock_workshop import Workshop
@@ -22,6 +23,7 @@ from builder.core.target import target_of
 from builder.core.wheel_target import wheel_target
 from builder.edge import debs
 from builder.edge.pool import Stop, each
+from builder.errors import HashMismatch, Refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +161,12 @@ def _lock_image(workshop: Workshop, job: Job, platform: str, chosen: Chosen, par
         bound={**bound, **read_sources(workshop, spec, tags, bound.keys())},
         before=job.before(platform),
     )
-    part.wheels = lock_wheels(workshop, part.asked)
+    try:
+        part.wheels = lock_wheels(workshop, part.asked)
+    except HashMismatch:
+        raise
+    except Refused as error:
+        raise explained(workshop, part.asked, about, error) from error
 
 
 def _locked(part: _Parts) -> LockedPlatform:

@@ -214,6 +214,43 @@ def test_default_variant_flip(project: CudaProject) -> None:
     assert subject.startswith("vllm-0.33.0-cp38-abi3")
 
 
+def test_dependency_on_no_index(project: CudaProject) -> None:
+    """C15: every exact pin that nobody offers, who asks for it, and where it was looked for."""
+    lacking = ["xformers==0.0.33+5d4b92a5.d20251029", "nosuch==1; sys_platform == 'win32'"]
+    project.general.add(
+        vllm("0.33.0", "x86_64", *lacking, "quack-kernels==0.6.5"),
+        make_wheel("xformers", "0.0.33"),
+        make_wheel("torch", "2.14.0", requires=["triton==3.8.0"]),
+    )
+    with pytest.raises(Refused) as caught:
+        project.run()
+    place = f"general at {project.general.url}"
+    assert [
+        (
+            "dependency-on-no-index",
+            "quack-kernels==0.6.5",
+            f"vllm 0.33.0 asks for it; {place} has no wheel of quack-kernels",
+        ),
+        (
+            "dependency-on-no-index",
+            "triton==3.8.0",
+            f"torch 2.14.0 asks for it; {place} has no wheel of triton",
+        ),
+        (
+            "dependency-on-no-index",
+            "xformers==0.0.33+5d4b92a5.d20251029",
+            f"vllm 0.33.0 asks for it; {place} has 0.0.33",
+        ),
+    ] == sorted((row.key, row.subject, row.evidence) for row in caught.value.findings)
+    # All there: the resolver's own words stand.
+    project.general.add(vllm(), torch(), make_wheel("helper", "1", requires=["click>99"]))
+    path = project.tiny.root / "images" / "gpu" / "image.toml"
+    path.write_text(path.read_text().replace('"ninja"]', '"ninja", "helper"]'))
+    with pytest.raises(Refused, match="click") as caught:
+        project.run()
+    assert () == caught.value.findings
+
+
 def test_index_shadowing(project: CudaProject) -> None:
     """A newer ninja, torch and vLLM on FlashInfer's index are not even looked at."""
     project.home.add(
