@@ -26,13 +26,14 @@ from builder.commands.lock_result import (
 )
 from builder.commands.lock_vllm import Chosen, choose_vllm, on_channel
 from builder.commands.lock_workshop import Workshop
-from builder.core.assembly import assemble, problems
+from builder.core.assembly import LockedPlatform, assemble, problems
 from builder.core.diff_commits import PROJECTS
 from builder.core.finding import Finding
 from builder.core.imported import Imported
 from builder.core.indexes import DEFAULT_URLS, check_sources
 from builder.core.keys import finding
 from builder.core.lock import Lock, ResolverTable
+from builder.core.nightly_set import check_taken
 from builder.core.second_opinion import Method
 from builder.core.sets import Group, groups
 from builder.core.settings import Settings, index_source
@@ -279,6 +280,7 @@ def _make(
             for platform, content in locked.items()
             for row in problems(job.spec, platform, content, chosen.commit)
         ]
+        found += _taken(job, chosen, locked)
         found += lock_import.findings(workshop, job, locked)
         found += opinion.differences(workshop, job, locked) if opinion else []
         lock = assemble(
@@ -300,6 +302,17 @@ def _make(
             )
         )
     return made
+
+
+def _taken(job: Job, chosen: Chosen, locked: Mapping[str, LockedPlatform]) -> list[Finding]:
+    """Make sure that no resolver chose vLLM."""
+    name = canonicalize_name(job.spec.lock.package)
+    found = []
+    for platform, content in locked.items():
+        vllm = chosen.wheels[job.spec.name, platform]
+        for pin in (wheel.pin for wheel in content.wheels if wheel.pin.name == name):
+            found += check_taken(vllm.one_each[0].file, vllm.index.name, pin)
+    return found
 
 
 def _folder(context: Context, image: str, out: Path | None, *, several: bool) -> Path:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from packaging.version import Version
+
+from builder.commands.lock_night import explain_night
 from builder.commands.lock_workshop import Bound, Workshop, read_offers
 from builder.core.companion import CUBIN, JIT_CACHE, providers_of
 from builder.core.companions import Companions, Wanted, required
@@ -16,7 +19,7 @@ from builder.core.spec import GENERAL, ImageSpec
 from builder.core.target import Target
 from builder.core.toolchain import constraints
 from builder.core.wheel_target import WheelTarget
-from builder.errors import NetworkError, Refused
+from builder.errors import HashMismatch, NetworkError, Refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,20 @@ def find_companions(
     Raises Refused when one cannot be had and no policy leaves it out, NetworkError when the index
     that has it is out of reach.
     """
+    try:
+        return _find(workshop, spec, tags, target, vllm)
+    except HashMismatch:
+        raise
+    except Refused as error:
+        wanted = required(vllm, target, spec.lock.policies).wanted
+        if wanted and Version(wanted[0].version).is_devrelease:
+            raise explain_night(workshop, wanted, tags, target.platform, error) from error
+        raise
+
+
+def _find(
+    workshop: Workshop, spec: ImageSpec, tags: WheelTarget, target: Target, vllm: Distribution
+) -> Beside:
     policies = spec.lock.policies
     found = required(vllm, target, policies)
     bound: dict[str, Bound] = {}

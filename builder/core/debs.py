@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 
 from builder.core.lock import DebPin, Lock, digest_of
 
-Debs = tuple[DebPin, ...]
-
 
 def architecture_of(platform: str) -> str:
     """Debian's name for an OCI platform; they agree for `linux/amd64` and `linux/arm64`."""

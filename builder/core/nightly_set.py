@@ -15,6 +15,7 @@ from builder.core.identity import check_files, check_identity, promised_glibc
 from builder.core.keys import finding
 from builder.core.nightly import NightlyWheel
 from builder.core.pick import best, rank
+from builder.core.pins import WheelPin
 from builder.core.target import Target
 from builder.core.wheel import WheelFacts
 from builder.core.wheel_target import WheelTarget
@@ -218,16 +219,15 @@ def check_wheel(wheel: NightlyWheel, want: Want, facts: WheelFacts, package: str
     return [*check_identity([one], target), *check_files([one], target)]
 
 
-def check_taken(wheel: NightlyWheel, file: str, version: str, index: str) -> list[Finding]:
-    """Refuse a resolution that took another vLLM than the chosen one (C09)."""
-    if file == wheel.file:
+def check_taken(chosen: str, index: str, taken: WheelPin) -> list[Finding]:
+    """Refuse a resolution that took another vLLM than the chosen file of its index (C09)."""
+    if (taken.file, taken.index) == (chosen, index):
         return []
     return [
         finding(
             "stable-outranks-nightly",
-            subject=file,
-            evidence=f"the resolver took {version} from {index}; chosen was {wheel.version} of "
-            f"commit {wheel.commit}",
+            subject=taken.file,
+            evidence=f"the resolver took it from {taken.index}; chosen was {chosen} of {index}",
         )
     ]
 

@@ -7,9 +7,6 @@ import re
 from builder.core.lock import Header
 from builder.core.spec import ImageSpec
 
-LONGEST = 128
-"""Characters of a tag."""
-
 _COMMIT_DIGITS = 9
 _BUILD_DIGITS = 12
 

@@ -91,6 +91,33 @@ def test_flashinfer_cubin_not_on_general_index(project: CudaProject) -> None:
     assert made.header.companions["flashinfer-cubin"] == LEADER
 
 
+def test_flashinfer_nightly_gaps(project: CudaProject) -> None:
+    """C17: the night vLLM pins has no jit-cache: each gap is named, and the newest whole night."""
+    nights = [f"0.7.5.dev2026112{day}" for day in (9, 8, 7)]
+    for version in nights:
+        project.home.add(
+            make_wheel("flashinfer-python", version), *flashinfer("sm120f", version=version)
+        )
+    for file in list(project.home.wheels):
+        if f"{nights[0]}+" in file or f"flashinfer_cubin-{nights[1]}" in file:
+            del project.home.wheels[file]
+    project.general.add(vllm(leader=nights[0]))
+    project.spec(MATCH)
+    with pytest.raises(Refused) as caught:
+        project.run()
+    assert f"flashinfer-jit-cache=={nights[0]}+cu130" in caught.value.what
+    assert f"the newest whole FlashInfer night is {nights[2]}" in caught.value.what
+    gaps = [row for row in caught.value.findings if row.key == "flashinfer-nightly-gaps"]
+    assert [nights[0], nights[1]] == [row.subject for row in gaps]
+    assert "has no flashinfer-cubin" in gaps[1].evidence
+    # A whole night is locked like a release, all from its own index.
+    project.general.add(vllm(leader=nights[2]))
+    made = project.lock()
+    assert {nights[2]} == {
+        version.partition("+")[0] for version in versions(made, "flashinfer").values()
+    }
+
+
 def test_the_era_when_cubin_was_on_the_general_index(project: CudaProject) -> None:
     """A vLLM 0.25 pins both; cubin comes from `general`, and its own index is not asked."""
     project.general.add(

@@ -23,7 +23,8 @@ from tests.support.wheels import Wheel
 class FakeIndex:
     """What the server has, how it misbehaves, and what it was asked.
 
-    Pages: `/simple/NAME/` (HTML, or JSON where `json`), `/flat/` (find-links).
+    Pages: `/simple/NAME/` (HTML, or JSON where `json`), also below `nightly/` and `cu130/`, and
+    `/flat/` (find-links).
     """
 
     host: str = ""
@@ -93,7 +94,7 @@ class FakeIndex:
             _send(handler, status, b"no", [("Retry-After", "0")] if status == 429 else [])
         elif self.redirect and path.startswith("/simple/"):
             _send(handler, 302, b"", [("Location", "/moved" + path)])
-        elif match := re.fullmatch(r"(?:/moved)?/simple/(?:(cu\d+)/)?([^/]+)/", path):
+        elif match := re.fullmatch(r"(?:/moved)?/simple/(?:nightly/)?(?:(cu\d+)/)?([^/]+)/", path):
             self._page(handler, path, match[2], match[1] or "")
         elif path == "/flat/":
             self._page(handler, path, None)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from builder.core.nightly import flat_page
 from builder.core.nightly_set import check_taken
+from builder.core.pins import WheelPin
 from builder.core.simple import Candidate
 from builder.errors import NotOffered, Refused
 from tests.support.discovering import Survey, everywhere, find, history, want
@@ -144,15 +147,19 @@ def test_stable_outranks_nightly() -> None:
     made.publish(NEW, nightly(version))
     wheel = find(made, want("cu129")).wheel("linux/amd64", "cu129")
     assert version == str(wheel.version)
-    assert [] == check_taken(wheel, wheel.file, version, "vllm")
-    stable = "vllm-0.20.2-cp38-abi3-manylinux_2_28_x86_64.whl"
-    (finding,) = check_taken(wheel, stable, "0.20.2", "general")
-    assert ("stable-outranks-nightly", "error", stable) == (
-        finding.key,
-        finding.severity,
-        finding.subject,
+    pin = WheelPin(
+        name="vllm", version=version, sha256="0" * 64, file=wheel.file, size=1, index="vllm"
     )
-    assert f"the resolver took 0.20.2 from general; chosen was {version}" in finding.evidence
+    assert [] == check_taken(wheel.file, "vllm", pin)
+    stable = "vllm-0.20.2-cp38-abi3-manylinux_2_28_x86_64.whl"
+    for other in (replace(pin, file=stable, version="0.20.2"), replace(pin, index="general")):
+        (finding,) = check_taken(wheel.file, "vllm", other)
+        assert ("stable-outranks-nightly", "error", other.file) == (
+            finding.key,
+            finding.severity,
+            finding.subject,
+        )
+        assert f"the resolver took it from {other.index}" in finding.evidence
 
 
 def test_trap_4_without_a_plain_wheel_there_is_no_default() -> None:
