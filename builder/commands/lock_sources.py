@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from builder.commands.context import Context
 from builder.core.finding import Finding
@@ -20,7 +21,11 @@ from builder.core.reference import ImageRef
 from builder.core.settings import Settings
 from builder.core.sources import judge
 from builder.core.spec import ImageSpec
+from builder.core.upstream_tag import is_nightly, judge_tag
 from builder.errors import NetworkError
+
+if TYPE_CHECKING:
+    from builder.edge.registry import Registry
 
 
 @dataclass(slots=True)
@@ -135,8 +140,23 @@ def _base(spec: ImageSpec, lock: Lock, found: Sources) -> None:
                 if seen != locked:
                     there = registry.find_digest(reference.with_digest(locked))
                     found.findings.append(_moved(reference, platform, locked, seen, there))
+            if is_nightly(reference.tag or ""):
+                found.findings += _purged(registry, reference)
     except NetworkError as error:
         found.down.append(error)
+
+
+def _purged(registry: Registry, reference: ImageRef) -> list[Finding]:
+    """Ask whether an upstream nightly's tag is gone, or about to go (C63)."""
+    named = reference.with_tag(reference.tag or "")
+    manifest = registry.find_manifest(named)
+    created = ""
+    if manifest is not None:
+        platform = next(iter(manifest.platforms), "")
+        created = registry.config(named, manifest, platform).created
+    there = manifest is not None
+    row = judge_tag(reference, there=there, created=created, now=datetime.now(UTC))
+    return [] if row is None else [row]
 
 
 def _seen(manifest: Manifest | None, platform: str) -> str:

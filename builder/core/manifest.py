@@ -113,6 +113,8 @@ class ImageConfig:
 
     platform: str
     labels: Mapping[str, str]
+    created: str = ""
+    """When it says it was made (RFC 3339); empty: it does not say."""
 
     @classmethod
     def parse(cls, data: bytes, subject: str) -> ImageConfig:
@@ -131,7 +133,7 @@ class ImageConfig:
                 subject=subject,
                 action="check that the reference names a container image, not another artifact",
             ) from None
-        return cls(platform=platform, labels=labels)
+        return cls(platform=platform, labels=labels, created=str(raw.get("created") or ""))
 
 
 def _problem(error: ValidationError | RecursionError) -> str:

@@ -25,11 +25,6 @@ class Table:
     rules: tuple[str, ...]
     """As `-A CHAIN …`."""
 
-    @property
-    def pristine(self) -> bool:
-        """Whether it does nothing."""
-        return not self.rules and set(self.policies.values()) <= {"ACCEPT"}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ours:

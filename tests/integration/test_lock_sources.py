@@ -163,3 +163,29 @@ def test_base_tag_removed(tmp_path: Path, tiny: TinyLock) -> None:
             if key[1] not in ("trixie", old.digest)
         }
         assert [("base-tag-removed", "error")] == look()
+
+
+def test_nightly_tags_purged(tmp_path: Path, tiny: TinyLock) -> None:
+    """C63: a base that is one of upstream's nightlies: old by its config, then gone."""
+    tag = "nightly-ea5f903f80000000000000000000000000000000"
+    image = small_image({"v": "1"}, created="2020-01-01T00:00:00.123456789Z")
+    fake = FakeRegistry()
+    fake.add("vllm/vllm-openai", tag, image)
+    made = small_lock()
+    header = made.header.model_copy(
+        update={"base": BaseLock(images={AMD64: image.digest}), "tools": {}}
+    )
+    content = replace(made.platforms[AMD64], wheels=(), debs=())
+    locked = replace(made, header=header, platforms={AMD64: content})
+    with served(fake) as host:
+        base = BaseTable(image=f"{host}/vllm/vllm-openai:{tag}")
+        spec = small_spec().model_copy(update={"base": base})
+
+        def look() -> list[tuple[str, str]]:
+            settings = Settings(forges={"vllm": "none"})
+            sources = lock_sources.find_sources(tiny.project.context, settings, [(spec, locked)])
+            return [(row.key, row.severity) for row in sources.findings]
+
+        assert [("nightly-tags-purged", "warning")] == look()
+        del fake.manifests["vllm/vllm-openai", tag]
+        assert [("base-tag-removed", "warning"), ("nightly-tags-purged", "error")] == look()

@@ -32,12 +32,15 @@ class SmallImage:
         return digest_of(self.manifest)
 
 
-def small_image(labels: Mapping[str, str], *, architecture: str = "amd64") -> SmallImage:
+def small_image(
+    labels: Mapping[str, str], *, architecture: str = "amd64", created: str = ""
+) -> SmallImage:
     """Make an image that consists of what it says of itself."""
     config = json.dumps(
         {
             "architecture": architecture,
             "os": "linux",
+            **({"created": created} if created else {}),
             "config": {"Labels": dict(labels)},
             "rootfs": {"type": "layers", "diff_ids": []},
         }
