@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from builder.cli.app import verb
-from builder.cli.options import Builder, Image, Push
+from builder.cli.options import Builder, Emulate, Image, Push
 
 if TYPE_CHECKING:
     from builder.commands.context import Context, Outcome
@@ -30,8 +30,14 @@ def render(
 
 
 @verb("build", long=True)
-def build(context: Context, image: Image, push: Push = "", builder: Builder = "") -> Outcome[Any]:
+def build(
+    context: Context,
+    image: Image,
+    push: Push = "",
+    builder: Builder = "",
+    emulate: Emulate = False,
+) -> Outcome[Any]:
     """Build, label, tag and push a candidate."""
     from builder.commands import build as recipe  # noqa: PLC0415
 
-    return recipe.run(context, image, push=push, builder=builder)
+    return recipe.run(context, image, push=push, builder=builder, emulate=emulate)

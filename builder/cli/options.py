@@ -15,3 +15,6 @@ Of = Annotated[str, typer.Option("--image", metavar="NAME", help="Whose profile 
 To = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Copy the report there.")]
 Xml = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Also as JUnit XML.")]
 Push = Annotated[str, typer.Option("--push", metavar="REPO", help="Repository to push to.")]
+Emulate = Annotated[
+    bool, typer.Option("--emulate", help="Build for another architecture than the builder's.")
+]

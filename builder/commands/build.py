@@ -23,7 +23,7 @@ from builder.edge import context as build_context
 from builder.edge.engine import Engine, require_engine
 from builder.edge.registry import Registry
 from builder.edge.rootfs import Base
-from builder.errors import BadInput, Refused
+from builder.errors import BadInput, Refused, ToolMissing
 
 _SLOW = 2.0
 """Seconds of a step that is worth a line."""
@@ -87,15 +87,22 @@ class _Job:
 
 
 def run(
-    context: Context, image: str, *, push: str = "", builder: str = "", platform: str = ""
+    context: Context,
+    image: str,
+    *,
+    push: str = "",
+    builder: str = "",
+    platform: str = "",
+    emulate: bool = False,
 ) -> Outcome[BuildResult]:
     """Build one image and push it to the repository `push`, under its candidate tag alone.
 
-    A build whose id the registry already holds is recognised and not done again.
+    A build whose id the registry already holds is recognised and not done again. Only with
+    `emulate` is an image built for another architecture than the builder's own.
 
     Raises:
         StaleLock, SpecError, LockFileError: as `render`.
-        BadInput: there is no registry to push to.
+        BadInput: there is no registry to push to, or the builder would have to emulate.
         BuildFailed: a step failed.
         Refused: the candidate tag names something else than this build.
         Outside: wheels or .debs are not in the store.
@@ -106,7 +113,9 @@ def run(
     plan = plan_build(context, image, platform)
     engine = require_engine(context.places, context.settings, os.environ)
     repository = _repository(context, engine, image, push)
-    job = _decide(context, engine, plan, repository, builder or context.settings.engine.builder)
+    builder = builder or context.settings.engine.builder
+    _require_platform(engine, builder, plan, emulate=emulate)
+    job = _decide(context, engine, plan, repository, builder)
     folder = context.places.cache / "build" / f"{image}-{plan.platform.replace('/', '-')}"
     lock = folder.with_name(folder.name + ".lock")
     with Registry.open(repository.registry, os.environ) as registry:
@@ -121,6 +130,30 @@ def run(
     _check(context, job, manifest, config)
     result = _result(job, manifest, config, seconds=seconds, cached=cached)
     return Outcome(result=result, text=_text(result))
+
+
+def _require_platform(engine: Engine, builder: str, plan: Plan, *, emulate: bool) -> None:
+    """Refuse to build slowly by accident, and where nothing could run."""
+    wanted = plan.platform
+    found = buildx.read_platforms(engine, builder)
+    if wanted in found.native or (emulate and wanted in found.emulated):
+        return
+    where = f"the builder {builder}" if builder else "the engine"
+    native = ", ".join(sorted(found.native)) or "of no known platform"
+    architecture = wanted.rpartition("/")[2]
+    if not emulate:
+        raise BadInput(
+            f"{where} is {native}, the image is for {wanted}",
+            subject=plan.spec.name,
+            action=f"build it on a native {architecture} runner or with --builder NAME of one, or "
+            "add --emulate, which takes hours",
+        )
+    raise ToolMissing(
+        f"{where} is {native} and has no emulator for {wanted}",
+        subject=plan.spec.name,
+        action=f"build it on a native {architecture} runner, or register an emulator in the "
+        "builder's kernel (Debian: qemu-user-static and binfmt-support)",
+    )
 
 
 def _repository(context: Context, engine: Engine, image: str, push: str) -> ImageRef:

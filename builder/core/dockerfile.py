@@ -18,6 +18,8 @@ from builder.core.target import target_of
 from builder.errors import LockFileError, SpecError
 
 VENV = "/opt/venv"
+CUDA_HOME = "/usr/local/cuda"
+"""Where programs look for a toolkit that nobody told them of."""
 CACHE = "/cache"
 """The one folder a container writes to: home, models and compiled code; one volume keeps it."""
 
@@ -106,14 +108,33 @@ def installer(lock: Lock, platform: str) -> WheelPin:
     )
 
 
+_COMPILED = {
+    "CUDA_CACHE_PATH": "/cuda",
+    "FLASHINFER_WORKSPACE_BASE": "",
+    "CUTE_DSL_CACHE_DIR": "/cute-dsl",
+    "TVM_FFI_CACHE_DIR": "/tvm-ffi",
+    "TORCH_EXTENSIONS_DIR": "/torch-extensions",
+    "TILELANG_CACHE_DIR": "/tilelang",
+    "HUMMING_CACHE_DIR": "/humming",
+    "QUACK_CACHE_DIR": "/quack",
+    "B12X_COMPILE_CACHE_DIR": "/b12x",
+}
+"""Variable → folder: where packages beside vLLM 0.33 keep the GPU code they compile.
+
+DeepGEMM's is set by vLLM, below VLLM_CACHE_ROOT; FlashInfer adds `.cache/flashinfer`.
+"""
+
+
 def environment(spec: ImageSpec, lock: Lock) -> dict[str, str]:
     """ENV of the image: one folder for all that is written, and what makes any UID work."""
     # What is compiled depends on what is installed. Its makers tell by the time of a source file
     # (Python, Numba), which is the same in every image, or by versions, which forks do not change:
     # a volume that outlives the image must not hand one image's code to the next.
     own = f"{CACHE}/{lock.digest.removeprefix('sha256:')[:12]}"
+    # Before Debian's: FlashInfer takes the first nvcc there is for the image's.
+    programs = f"{CUDA_HOME}/bin:" if spec.image.cuda else ""
     variables = {
-        "PATH": f"{VENV}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": f"{VENV}/bin:{programs}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "LANG": "C.UTF-8",
         # getpass and expanduser ask these first, then the user database, where a UID may lack.
         "HOME": CACHE,
@@ -129,8 +150,7 @@ def environment(spec: ImageSpec, lock: Lock) -> dict[str, str]:
         "NUMBA_CACHE_DIR": f"{own}/numba",
     }
     if spec.image.cuda:
-        variables["FLASHINFER_WORKSPACE_BASE"] = own
-        variables["CUDA_CACHE_PATH"] = f"{own}/cuda"
+        variables |= {name: f"{own}{folder}" for name, folder in _COMPILED.items()}
     return variables | _beside(spec, lock) | spec.run.environment
 
 
@@ -204,6 +224,9 @@ def dockerfile(templates: Mapping[str, str], *, spec: ImageSpec, lock: Lock, pla
             uv=installer(lock, platform),
             groups=groups_of(lock, platform),
             venv=VENV,
+            site=f"{VENV}/lib/python{spec.image.python}/site-packages",
+            cuda_home=CUDA_HOME,
+            cuda_major=(spec.image.cuda or "").partition(".")[0],
             cache=CACHE,
             uid=uid,
             gid=gid,

@@ -45,6 +45,29 @@ def parse_buildkit(inspected: str) -> BuildKit:
     return BuildKit(driver=driver[1] if driver else "", version=version[1] if version else "")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuilderPlatforms:
+    """What a builder's nodes run, as OCI platforms without variants."""
+
+    native: frozenset[str]
+    emulated: frozenset[str]
+    """Those for which an emulator is registered in a node's kernel (binfmt_misc)."""
+
+
+def parse_platforms(inspected: str) -> BuilderPlatforms:
+    """Read the text of `docker buildx inspect`, which lists platforms by node.
+
+    Each list begins with the node's own platform, what its kernel can emulate follows
+    (moby/buildkit, util/archutil/detect.go); buildx marks those that a user set with `*`.
+    """
+    native, every = set(), set()
+    for line in re.findall(r"(?m)^Platforms:[ \t]*(\S.*)$", inspected):
+        names = ["/".join(part.strip().rstrip("*").split("/")[:2]) for part in line.split(",")]
+        native.add(names[0])
+        every.update(names)
+    return BuilderPlatforms(native=frozenset(native), emulated=frozenset(every - native))
+
+
 def has_containerd_store(info: Mapping[str, Any]) -> bool:
     """Whether the engine keeps images in containerd, from `docker info`.
 

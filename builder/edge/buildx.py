@@ -10,11 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from builder.core.buildid import Invocation
+from builder.core.engine_features import BuilderPlatforms, parse_platforms
 from builder.core.reference import Digest, parse_digest
 from builder.core.steps import Step, Steps, buildkit_version
 from builder.edge import process
 from builder.edge.engine import Engine
 from builder.errors import BadInput, CommandFailed, EngineError, ToolMissing
+
+_LOOK = "`docker buildx ls` lists the builders; `nightlock doctor` says what is missing"
 
 
 def read_version(engine: Engine, builder: str = "") -> str:
@@ -22,21 +25,29 @@ def read_version(engine: Engine, builder: str = "") -> str:
 
     Raises EngineError when the builder is not there or does not say.
     """
+    version = buildkit_version(_inspect(engine, builder).splitlines(), engine.version)
+    if not version:
+        raise EngineError(
+            "the builder names no BuildKit version", subject=builder or engine.host, action=_LOOK
+        )
+    return version
+
+
+def read_platforms(engine: Engine, builder: str = "") -> BuilderPlatforms:
+    """Return which platforms the builder runs, by itself and by emulation; EngineError as above."""
+    return parse_platforms(_inspect(engine, builder))
+
+
+def _inspect(engine: Engine, builder: str) -> str:
     argv = ["buildx", "inspect", "--bootstrap", *([builder] if builder else [])]
-    subject = builder or engine.host
-    action = "`docker buildx ls` lists the builders; `nightlock doctor` says what is missing"
     try:
-        said = _run(engine, argv)
+        return _run(engine, argv)
     except CommandFailed as error:
         raise EngineError(
             f"the builder does not answer: {error.tail.splitlines()[-1] if error.tail else error}",
-            subject=subject,
-            action=action,
+            subject=builder or engine.host,
+            action=_LOOK,
         ) from error
-    version = buildkit_version(said.splitlines(), engine.version)
-    if not version:
-        raise EngineError("the builder names no BuildKit version", subject=subject, action=action)
-    return version
 
 
 def data_folder(engine: Engine) -> Path | None:

@@ -30,12 +30,28 @@ _SUITE = "trixie"
 """Whose mmdebstrap is unpacked; it is a Perl script, and any version gives the same base."""
 _PERL_MODULES = ("English", "Digest::SHA", "Time::HiRes", "IO::Select", "Getopt::Long")
 """Of those mmdebstrap uses, the ones that a system with perl-base alone lacks."""
+_BINFMT = Path("/proc/sys/fs/binfmt_misc")
+"""Where the kernel lists what it starts programs of other machines with."""
+_EMULATORS = {"arm64": "qemu-aarch64", "amd64": "qemu-x86_64"}
+"""Debian's architecture → the name that qemu-user-static registers."""
 
 
 def can_make_base() -> str | None:
     """Return why no root file system can be made here, with the fix; None when it can."""
     rights = _mounts_missing if os.geteuid() == 0 else _namespace_missing
     return _programs_missing() or rights()
+
+
+def _emulator_missing(architecture: str) -> str | None:
+    """Return why scripts of this architecture's packages do not run here; None when they do."""
+    native = process.run(["dpkg", "--print-architecture"]).strip()
+    registered = _BINFMT / _EMULATORS.get(architecture, architecture)
+    if architecture == native or registered.exists():
+        return None
+    return (
+        f"packages for {architecture} do not run on {native}: use a native {architecture} machine, "
+        "or install Debian's packages qemu-user-static and binfmt-support"
+    )
 
 
 def _programs_missing() -> str | None:
@@ -119,7 +135,7 @@ def bootstrap(
         DiskFull: there is no room.
 
     """
-    reason = can_make_base()
+    reason = can_make_base() or _emulator_missing(_architecture([pin for pin, _ in controls]))
     if reason is not None:
         raise ToolMissing(
             f"no root file system can be made here: {reason}",

@@ -29,6 +29,7 @@ USAGE = 2
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 
+TEMPORARY = "/tmp"  # noqa: S108 - where every program looks that nobody told another place
 IMAGE = f"{os.path.dirname(os.path.abspath(__file__))}/image.json"
 
 
@@ -87,6 +88,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     with open(IMAGE, encoding="utf-8") as file:
         image = json.load(file)
     environment = _writable_caches(dict(os.environ), image["cache"])
+    environment = _temporary(environment, image["cache"])
     path = environment.get("PATH", os.defpath)
     try:
         argv, _serves = command(arguments, image, path)
@@ -168,6 +170,20 @@ def _writable_caches(environment: dict[str, str], folder: str) -> dict[str, str]
         return environment
     _say(f"{folder} cannot be written, caches go to {substitute} and end with the container")
     return cache_environment(environment, folder, substitute)
+
+
+def _temporary(environment: dict[str, str], cache: str) -> dict[str, str]:
+    """Give compilers and sockets a place where the root is read-only and /tmp was not mounted."""
+    if environment.get("TMPDIR") or os.access(TEMPORARY, os.W_OK | os.X_OK):
+        return environment
+    # Of each user its own: a volume may be shared.
+    folder = f"{cache}/tmp-{os.getuid()}"
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError as error:
+        _say(f"neither {TEMPORARY} nor {folder} can be written ({error.strerror})")
+        return environment
+    return {**environment, "TMPDIR": folder}
 
 
 def _say(text: str) -> None:

