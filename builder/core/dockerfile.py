@@ -108,6 +108,7 @@ def installer(lock: Lock, platform: str) -> WheelPin:
     )
 
 
+_SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _COMPILED = {
     "CUDA_CACHE_PATH": "/cuda",
     "FLASHINFER_WORKSPACE_BASE": "",
@@ -132,9 +133,9 @@ def environment(spec: ImageSpec, lock: Lock) -> dict[str, str]:
     # a volume that outlives the image must not hand one image's code to the next.
     own = f"{CACHE}/{lock.digest.removeprefix('sha256:')[:12]}"
     # Before Debian's: FlashInfer takes the first nvcc there is for the image's.
-    programs = f"{CUDA_HOME}/bin:" if spec.image.cuda else ""
+    toolkit = [f"{CUDA_HOME}/bin"] if spec.image.cuda else []
     variables = {
-        "PATH": f"{VENV}/bin:{programs}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": ":".join([f"{VENV}/bin", *toolkit, *_SYSTEM]),
         "LANG": "C.UTF-8",
         # getpass and expanduser ask these first, then the user database, where a UID may lack.
         "HOME": CACHE,

@@ -177,7 +177,7 @@ def _temporary(environment: dict[str, str], cache: str) -> dict[str, str]:
     if environment.get("TMPDIR") or os.access(TEMPORARY, os.W_OK | os.X_OK):
         return environment
     # Of each user its own: a volume may be shared.
-    folder = f"{cache}/tmp-{os.getuid()}"
+    folder = f"{cache}/scratch-{os.getuid()}"
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     except OSError as error:

@@ -21,30 +21,41 @@ from pathlib import Path
 DRIVER = "libcuda.so.1"
 STUB_LIBRARY = 34
 """CUDA_ERROR_STUB_LIBRARY of cuda.h: what the toolkit's own stub answers as well."""
-_PROGRAM = "nvcc"
+NEEDED = ("bin/nvcc", "include/cuda.h", "lib/libcudart.so")
+_DECLARED = re.compile(r"CUresult\s+CUDAAPI\s+(?P<name>cu[A-Z]\w*)\s*\(")
+_RENAMED = re.compile(
+    r"(?m)^[ \t]*#[ \t]*define[ \t]+cu[A-Z]\w*[ \t]+"
+    r"(?:__CUDA_API_(?P<threads>PTDS|PTSZ)\()?(?P<name>cu[A-Z]\w*)"
+)
 
 
-def names_below(home: str, wheels: Iterable[Path]) -> list[str]:
-    """List what wheels install below a folder, as paths relative to it, sorted.
+def files_below(home: str, wheels: Iterable[Path]) -> dict[str, Path]:
+    """Map what wheels install below a folder, as paths relative to it, to the wheels.
 
     `home` ends in the path inside the wheels: `…/site-packages/nvidia/cu13`.
     """
-    inside = home.partition("/site-packages/")[2] + "/"
-    found = set()
+    inside = _inside(home)
+    found = {}
     for path in wheels:
         with zipfile.ZipFile(path) as wheel:
             for name in wheel.namelist():
                 if name.startswith(inside) and not name.endswith("/"):
-                    found.add(name.removeprefix(inside))
-    return sorted(found)
+                    found[name.removeprefix(inside)] = path
+    return found
+
+
+def _inside(home: str) -> str:
+    return home.partition("/site-packages/")[2] + "/"
 
 
 def links(home: str, names: Iterable[str]) -> dict[str, str]:
     """Map each link below CUDA_HOME to what it leads to."""
     found = {"lib64": "lib"}
-    for name in names:
+    for name in sorted(names):
         top, _, rest = name.partition("/")
         first = rest.partition("/")[0]
+        if not rest or top.startswith("."):
+            continue
         if top not in ("bin", "lib"):
             found[top] = f"{home}/{top}"
             continue
@@ -57,12 +68,27 @@ def links(home: str, names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def compile_stub(target: Path) -> None:
-    """Compile the driver's stand-in: links find it, and a process without driver may ask it.
+def driver_functions(header: str) -> list[str]:
+    """Name every function that a driver of this cuda.h exports, sorted.
 
-    Triton loads what TRITON_LIBCUDA_PATH names when there is no driver, and calls cuInit.
+    Macros rename most of them: `cuMemAlloc` is `cuMemAlloc_v2`, and some have a second form for
+    per-thread streams (`_ptds`, `_ptsz`).
     """
-    source = f"int cuInit(unsigned flags) {{ (void)flags; return {STUB_LIBRARY}; }}\n"
+    found = {match["name"] for match in _DECLARED.finditer(header)}
+    for match in _RENAMED.finditer(header):
+        found.add(match["name"])
+        if match["threads"]:
+            found.add(f"{match['name']}_{match['threads'].lower()}")
+    return sorted(found)
+
+
+def compile_stub(target: Path, functions: Iterable[str]) -> None:
+    """Compile the driver's stand-in, whose every function says that it is one.
+
+    Programs are linked against it. Without a driver, what is linked can be loaded with it: Triton
+    does, to ask cuInit, and so do tests that have no GPU.
+    """
+    source = "".join(f"int {name}() {{ return {STUB_LIBRARY}; }}\n" for name in functions)
     subprocess.run(
         [
             *("gcc", "-x", "c", "-", "-o", str(target), "-shared", "-fPIC", "-nostdlib", "-s"),
@@ -77,19 +103,24 @@ def compile_stub(target: Path) -> None:
 
 def main(out: str, home: str, wheels: str) -> int:
     """Write the folder; 1 when no wheel holds a toolkit."""
-    names = names_below(home, sorted(Path(wheels).rglob("*.whl")))
-    if f"bin/{_PROGRAM}" not in names:
-        print(f"no wheel installs {home}/bin/{_PROGRAM}", file=sys.stderr)
+    found = files_below(home, sorted(Path(wheels).rglob("*.whl")))
+    wanted = links(home, found)
+    missing = [name for name in NEEDED if name not in found and name not in wanted]
+    if missing:
+        print(f"no wheel installs {home}/{missing[0]}", file=sys.stderr)
         return 1
-    for name, target in sorted(links(home, names).items()):
+    for name, target in sorted(wanted.items()):
         path = Path(out, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(target)
+    with zipfile.ZipFile(found["include/cuda.h"]) as wheel:
+        header = wheel.read(f"{_inside(home)}include/cuda.h").decode()
+    functions = driver_functions(header)
     stubs = Path(out, "lib/stubs")
     stubs.mkdir()
-    compile_stub(stubs / DRIVER)
+    compile_stub(stubs / DRIVER, functions)
     (stubs / "libcuda.so").symlink_to(DRIVER)
-    print(f"{len(names)} files of the toolkit below {home}")
+    print(f"{len(found)} files of the toolkit, {len(functions)} functions of the driver")
     return 0
 
 

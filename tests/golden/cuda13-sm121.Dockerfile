@@ -73,13 +73,15 @@ RUN --network=none --mount=type=bind,source=runtime/tree.py,target=/tree.py \
 # ---- toolkit: /usr/local/cuda, links into the wheels --------------------------------------------
 # nvcc, headers and libraries lie below nvidia/cu13 in the site directory. What compiles at run
 # time (FlashInfer, Triton, TileLang, vLLM's own) wants lib64, libcudart.so and a libcuda.so to link
-# against, which no wheel holds. The last one is a stub, off the loader's path: the driver's own
-# library comes with the container runtime, and no compat library is here to shadow it.
+# against, which no wheel holds. The last one is a stub that answers each call with an error, off the
+# loader's path: the driver's own library comes with the container runtime, and no compat library
+# is here to shadow it.
 FROM tools AS toolkit
 RUN --network=none --mount=type=bind,source=wheels,target=/wheels \
     --mount=type=bind,source=runtime/toolkit.py,target=/toolkit.py \
     --mount=type=bind,source=runtime/tree.py,target=/tree.py \
-    python3 -I /toolkit.py /out/usr/local/cuda /opt/venv/lib/python3.13/site-packages/nvidia/cu13 /wheels \
+    python3 -I /toolkit.py /out/usr/local/cuda \
+        /opt/venv/lib/python3.13/site-packages/nvidia/cu13 /wheels \
  && python3 -I /tree.py /out /opt/venv/bin/python
 
 # ---- metadata: our own files, in the one layer that changes with every lock ---------------------

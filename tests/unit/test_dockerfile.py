@@ -98,7 +98,7 @@ def test_every_run_is_without_network_and_every_copy_is_linked(name: str) -> Non
 
 def hadolint(path: Path) -> subprocess.CompletedProcess[str]:
     """Lint one file."""
-    command = [HADOLINT, "--no-color", str(path)]
+    command = [str(HADOLINT), "--no-color", str(path)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -162,7 +162,7 @@ def test_temporary_files_go_to_the_cache_where_tmp_cannot_be_written(
     monkeypatch.setattr(entrypoint, "TEMPORARY", str(tmp_path / "nosuch"))
     before = {"TMPDIR": given} if given else {}
     after = entrypoint._temporary(before, str(tmp_path))
-    own = tmp_path / f"tmp-{os.getuid()}"
+    own = tmp_path / f"scratch-{os.getuid()}"
     assert {"TMPDIR": given or str(own)} == after
     assert bool(given) != own.exists()
 
