@@ -39,24 +39,24 @@ ENV UV_NO_INSTALLER_METADATA=1 \
 # processes that import the same 7,000 modules, and none of them could keep what it compiled.
 
 # flashinfer-python 0.7.2.post1, 62.1 MB
-FROM tools AS group-01
-RUN --network=none --mount=type=bind,source=wheels/group-01,target=/wheels \
+FROM tools AS group-flashinfer-python
+RUN --network=none --mount=type=bind,source=wheels/group-flashinfer-python,target=/wheels \
     --mount=type=bind,source=runtime/tree.py,target=/tree.py \
     uv pip install --prefix /out/opt/venv --no-deps --no-index --require-hashes \
         --find-links /wheels --requirement /wheels/requirements.txt \
  && python3 -I /tree.py /out /opt/venv/bin/python
 
 # 2 wheels, 39.6 MB: nvidia-cuda-nvcc … nvidia-cuda-runtime
-FROM tools AS group-02
-RUN --network=none --mount=type=bind,source=wheels/group-02,target=/wheels \
+FROM tools AS group-nvidia-cuda-nvcc-etc
+RUN --network=none --mount=type=bind,source=wheels/group-nvidia-cuda-nvcc-etc,target=/wheels \
     --mount=type=bind,source=runtime/tree.py,target=/tree.py \
     uv pip install --prefix /out/opt/venv --no-deps --no-index --require-hashes \
         --find-links /wheels --requirement /wheels/requirements.txt \
  && python3 -I /tree.py /out /opt/venv/bin/python
 
 # vllm 0.33.0, 336.4 MB
-FROM tools AS group-03
-RUN --network=none --mount=type=bind,source=wheels/group-03,target=/wheels \
+FROM tools AS group-vllm
+RUN --network=none --mount=type=bind,source=wheels/group-vllm,target=/wheels \
     --mount=type=bind,source=runtime/tree.py,target=/tree.py \
     uv pip install --prefix /out/opt/venv --no-deps --no-index --require-hashes \
         --find-links /wheels --requirement /wheels/requirements.txt \
@@ -104,9 +104,9 @@ FROM base AS image
 # with one fixed time, so that a layer is a function of its wheels alone.
 COPY --link --from=library /out/ /
 COPY --link --from=toolkit /out/ /
-COPY --link --from=group-01 /out/ /
-COPY --link --from=group-02 /out/ /
-COPY --link --from=group-03 /out/ /
+COPY --link --from=group-flashinfer-python /out/ /
+COPY --link --from=group-nvidia-cuda-nvcc-etc /out/ /
+COPY --link --from=group-vllm /out/ /
 COPY --link --from=metadata /out/ /
 
 # Triton links its launchers against the stub; else it asks the loader's cache, which a container
