@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from builder.core.lock import digest_of
 from builder.core.manifest import DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST, ImageConfig
 from builder.core.reference import ImageRef
-from builder.edge.registry import ATTEMPTS, REFUSALS, Registry
+from builder.edge.registry import Registry
 from builder.edge.registry_answer import LONGEST_WAIT, quoted
+from builder.edge.registry_connection import ATTEMPTS, REFUSALS
 from builder.errors import BadInput, HashMismatch, NetworkError, NightlockError, RegistryError
 from tests.support.registry import FakeRegistry, methods, small_image, small_index
 
