@@ -34,6 +34,7 @@ class Descriptor(BaseModel):
     """Bytes."""
     platform: dict[str, Any] = {}
     annotations: dict[str, str] = {}
+    artifact_type: str = Field(default="", alias="artifactType")
 
     @property
     def platform_name(self) -> str:
@@ -47,6 +48,8 @@ class _Body(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     media_type: str = Field(default="", alias="mediaType")
+    artifact_type: str = Field(default="", alias="artifactType")
+    subject: Descriptor | None = None
     config: Descriptor | None = None
     layers: tuple[Descriptor, ...] = ()
     manifests: tuple[Descriptor, ...] = ()

@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from builder.core.artifact import CYCLONEDX, IN_TOTO, Artifact, fallback_tag
 from builder.core.lock import digest_of
 from builder.core.manifest import OCI_INDEX
+from builder.core.places import Places
 from builder.core.reference import ImageRef
 from builder.edge.engine import Engine
+from builder.edge.referrers import attach, content, referrers
 from builder.edge.registry import Registry
 from builder.errors import BadInput, NetworkError, RegistryError
 from tests.support.registry import push, put_manifest, small_image, small_index
@@ -101,3 +106,27 @@ def test_a_port_where_nobody_listens(engine: Engine) -> None:
     silent = Registry("127.0.0.1:9", pause=lambda _: None)
     with silent, pytest.raises(NetworkError, match=r"127.0.0.1:9 does not answer"):
         silent.ping()
+
+
+def test_what_is_attached_is_listed_by_a_tag(
+    registry: Registry, ref: ImageRef, tmp_path: Path
+) -> None:
+    """Debian's registry has no referrers API; its own answers are what the fallback stands on."""
+    places = Places(config=tmp_path, cache=tmp_path, state=tmp_path, run=tmp_path)
+    image = registry.manifest(ref)
+    assert () == referrers(registry, ref, image.digest)
+    sbom = Artifact(type=CYCLONEDX, file="sbom.cdx.json", data=b'{"bomFormat":"CycloneDX"}')
+    proofs = [Artifact(type=IN_TOTO, file="r.json", data=b"%d" % number) for number in range(8)]
+
+    def put(artifact: Artifact) -> str:
+        with Registry.open(ref.registry, os.environ) as own:
+            return attach(own, ref, image, artifact, places, lambda _: None)
+
+    with ThreadPoolExecutor(4) as pool:
+        digests = list(pool.map(put, [sbom, *proofs, sbom]))
+    found = referrers(registry, ref, image.digest)
+    assert (9, set(digests)) == (len(found), {one.digest for one in found})
+    (one,) = referrers(registry, ref, image.digest, CYCLONEDX)
+    assert sbom.data == content(registry, ref, one)
+    assert image == registry.manifest(ref)
+    assert {"candidate", fallback_tag(image.digest)} == set(registry.tags(ref))

@@ -16,7 +16,9 @@ import httpx
 from builder.core.lock import digest_of
 from builder.core.manifest import OCI_INDEX, OCI_MANIFEST
 
-_PATH = re.compile(r"/v2/(?P<name>.+)/(?P<kind>manifests|blobs|tags)/(?P<target>[^/]+)")
+_PATH = re.compile(
+    r"/v2/(?P<name>.+?)/(?P<kind>manifests|blobs|tags|referrers)/(?P<target>[^/]+|uploads/\w*)"
+)
 
 
 @dataclass(frozen=True)
@@ -148,18 +150,43 @@ class FakeRegistry:
         if match is None:
             return _error(404, "NAME_UNKNOWN", "no such path")
         name, target = match["name"], match["target"]
-        if match["kind"] == "tags":
-            return self._tags(request, name)
-        if match["kind"] == "manifests":
-            return self._manifest(request, name, target)
-        data = self.blobs.get(target)
+        if target.startswith("uploads/"):
+            return self._upload(request, name)
+        answers = {
+            "tags": lambda: self._tags(request, name),
+            "manifests": lambda: self._manifest(request, name, target),
+            "referrers": lambda: self.listed(request, name, target),
+            "blobs": lambda: self._blob(target),
+        }
+        return answers[match["kind"]]()
+
+    def _blob(self, digest: str) -> httpx.Response:
+        data = self.blobs.get(digest)
         unknown = _error(404, "BLOB_UNKNOWN", "no such blob")
         return unknown if data is None else httpx.Response(200, content=data)
+
+    def listed(self, request: httpx.Request, name: str, digest: str) -> httpx.Response:  # noqa: ARG002
+        """Answer as a registry without the referrers API, such as Debian's."""
+        return httpx.Response(404, text="404 page not found\n")
+
+    def recorded(self, data: bytes) -> dict[str, str]:  # noqa: ARG002 - others need it
+        """Headers that say which subject was recorded; none without the referrers API."""
+        return {}
+
+    def _upload(self, request: httpx.Request, name: str) -> httpx.Response:
+        if request.method == "POST":
+            return httpx.Response(202, headers={"Location": f"/v2/{name}/blobs/uploads/one?s=1"})
+        digest = request.url.params["digest"]
+        if digest != digest_of(request.content):
+            return _error(400, "DIGEST_INVALID", "provided digest did not match uploaded content")
+        self.blobs[digest] = request.content
+        return httpx.Response(201)
 
     def _manifest(self, request: httpx.Request, name: str, target: str) -> httpx.Response:
         if request.method == "PUT":
             self.put(name, target, request.content, request.headers["Content-Type"])
-            return httpx.Response(201, headers=self._digest(request.content))
+            headers = self._digest(request.content) | self.recorded(request.content)
+            return httpx.Response(201, headers=headers)
         found = self.manifests.get((name, target))
         if found is None:
             return _error(404, "MANIFEST_UNKNOWN", "manifest unknown")
@@ -254,7 +281,7 @@ def served(fake: FakeRegistry, rewrite: Callable[[bytes], bytes] = bytes) -> Ite
             self.end_headers()
             self.wfile.write(reply.content)
 
-        do_GET = do_HEAD = do_PUT = do_DELETE = answer  # noqa: N815
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer  # noqa: N815
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
