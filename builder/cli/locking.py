@@ -111,7 +111,8 @@ def export(
     context: Context,
     image: Image,
     style: Annotated[
-        Literal["requirements", "pylock"], typer.Option("--format", help="What to write.")
+        Literal["requirements", "pylock", "cyclonedx"],
+        typer.Option("--format", help="What to write."),
     ] = "requirements",
     urls: Annotated[
         bool, typer.Option("--urls", help="Name each file's address; a pylock always does.")
@@ -123,7 +124,7 @@ def export(
         Path | None, typer.Option("--out", metavar="FILE", help="Write there, not to stdout.")
     ] = None,
 ) -> Outcome[Any]:
-    """Write one platform of a lock for pip, uv and others: requirements or PEP 751 pylock."""
+    """Write one platform of a lock for others: requirements, PEP 751 pylock, CycloneDX SBOM."""
     from builder.commands import export as recipe  # noqa: PLC0415
 
     return recipe.run(context, image, style=style, urls=urls, platform=platform, out=out)

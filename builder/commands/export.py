@@ -18,7 +18,7 @@ from builder.edge import files
 from builder.edge.project import read_lock_folder, read_spec
 from builder.errors import BadInput, NetworkError, NotOffered
 
-Format = Literal["requirements", "pylock"]
+Format = Literal["requirements", "pylock", "cyclonedx"]
 
 
 class ExportResult(Result):
@@ -30,6 +30,7 @@ class ExportResult(Result):
     platform: str
     format: Format
     packages: int
+    """Wheels; for cyclonedx .debs as well."""
     path: str
     """Where it was written; empty: it is `text`."""
     text: str
@@ -45,7 +46,7 @@ def run(
     platform: str = "",
     out: Path | None = None,
 ) -> Outcome[ExportResult]:
-    """Export one platform; `urls` looks every file up, as a pylock always does.
+    """Export one platform; `urls` looks every file up, as a pylock always does, an SBOM never.
 
     Raises BadInput for a platform the lock lacks or a file name no tool takes, NotOffered and
     NetworkError when a file's address cannot be found.
@@ -60,11 +61,7 @@ def run(
     lock = read_lock_folder(context.lock_folder(spec.name))
     chosen = _platform(lock, platform)
     content = lock.platforms[chosen]
-    known = _addresses(context, lock, chosen) if urls or style == "pylock" else None
-    if style == "pylock":
-        text = export.pylock(lock, chosen, known or {})
-    else:
-        text = export.requirements(content, known)
+    text = _write(context, lock, chosen, style, urls=urls)
     if out is not None:
         files.write(out, text.encode())
     result = ExportResult(
@@ -72,12 +69,24 @@ def run(
         lock=lock.digest,
         platform=chosen,
         format=style,
-        packages=len(content.wheels),
+        packages=len(content.wheels) + (len(content.debs) if style == "cyclonedx" else 0),
         path=str(out) if out is not None else "",
         text="" if out is not None else text,
     )
     said = f"{out}: {result.packages} packages of {image}, {chosen}" if out else text.rstrip("\n")
     return Outcome(result=result, text=said)
+
+
+def _write(context: Context, lock: Lock, platform: str, style: Format, *, urls: bool) -> str:
+    if style == "cyclonedx":
+        # Imported late: the library costs half a second, and the other formats do not need it.
+        from builder.core.sbom import cyclonedx  # noqa: PLC0415
+
+        return cyclonedx(lock, platform).decode()
+    known = _addresses(context, lock, platform) if urls or style == "pylock" else None
+    if style == "pylock":
+        return export.pylock(lock, platform, known or {})
+    return export.requirements(lock.platforms[platform], known)
 
 
 def _platform(lock: Lock, wanted: str) -> str:

@@ -40,5 +40,29 @@ def reachable(
     return {name for name, _ in seen}
 
 
+def needs(
+    distributions: Iterable[Distribution], environment: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """Map each package to those of the set that it requires on the target, sorted.
+
+    An extra counts where another package of the set asks for it.
+    """
+    there = by_name(distributions)
+    found: dict[str, set[str]] = {name: set() for name in there}
+    seen = {(name, "") for name in there}
+    queue = sorted(seen)
+    while queue:
+        name, extra = queue.pop()
+        for wanted in there[name].requirements:
+            other: str = canonicalize_name(wanted.name)
+            if other not in there or not _holds(wanted, environment, extra):
+                continue
+            found[name].add(other)
+            more = {(other, asked) for asked in wanted.extras} - seen
+            seen |= more
+            queue += sorted(more)
+    return {name: sorted(others - {name}) for name, others in found.items()}
+
+
 def _holds(rule: Requirement, environment: Mapping[str, str], extra: str) -> bool:
     return rule.marker is None or rule.marker.evaluate({**environment, "extra": extra})

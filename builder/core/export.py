@@ -15,8 +15,6 @@ from packaging.version import Version
 from builder.core.lock import Lock, PlatformLock, WheelPin
 from builder.core.target import MACHINES
 
-FORMATS = ("requirements", "pylock")
-
 
 def requirements(content: PlatformLock, urls: Mapping[str, str] | None = None) -> str:
     """Write a requirements file for `--require-hashes`: the lock's own lines.
