@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from builder.cli.app import verb
-from builder.cli.options import Builder, Emulate, Image, Push
+from builder.cli.options import Builder, Emulate, Image, Push, Sign
 
 if TYPE_CHECKING:
     from builder.commands.context import Context, Outcome
@@ -36,8 +36,9 @@ def build(
     push: Push = "",
     builder: Builder = "",
     emulate: Emulate = False,
+    sign: Sign = "",
 ) -> Outcome[Any]:
     """Build, label, tag and push a candidate."""
     from builder.commands import build as recipe  # noqa: PLC0415
 
-    return recipe.run(context, image, push=push, builder=builder, emulate=emulate)
+    return recipe.run(context, image, push=push, builder=builder, emulate=emulate, sign=sign)

@@ -18,3 +18,4 @@ Push = Annotated[str, typer.Option("--push", metavar="REPO", help="Repository to
 Emulate = Annotated[
     bool, typer.Option("--emulate", help="Build for another architecture than the builder's.")
 ]
+Sign = Annotated[str, typer.Option("--sign", metavar="KEY", help="Sign with cosign's key.")]

@@ -8,18 +8,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.commands.build_documents import attach_documents
 from builder.commands.context import Context, Outcome
 from builder.commands.render import Plan, find_or_make_base, large_files, plan_build
+from builder.commands.signer import open_signer
 from builder.core.buildid import BuildRecord, Invocation, build_id
 from builder.core.document import Result
-from builder.core.labels import BASE_DIGEST, BUILD_ID
+from builder.core.labels import BASE_DIGEST, BUILD_ID, image_labels
 from builder.core.manifest import ImageConfig, Manifest
+from builder.core.provenance import Built
 from builder.core.reference import ImageRef
 from builder.core.room import build_bytes
 from builder.core.steps import Step
 from builder.core.tags import candidate_tag
 from builder.edge import builds, buildx, files
 from builder.edge import context as build_context
+from builder.edge.distribution import own_version
 from builder.edge.engine import Engine, require_engine
 from builder.edge.registry import Registry
 from builder.edge.rootfs import Base
@@ -57,6 +61,10 @@ class BuildResult(Result):
     """Bytes a pull of all moves."""
     labels: dict[str, str]
     """As read back from the registry."""
+    attached: dict[str, str]
+    """`sbom`, `provenance` → digest of the referrer."""
+    signed: list[str]
+    """Digests that carry a signature by the signing key; none where no key is named."""
     seconds: float
     cached: bool
     """Whether the registry held this build already."""
@@ -76,13 +84,29 @@ class _Job:
     @property
     def invocation(self) -> Invocation:
         """The command line."""
+        plan = self.plan
+        own = {BUILD_ID: self.build_id, BASE_DIGEST: f"sha256:{self.base.sha256}"}
         return Invocation(
-            platform=self.plan.platform,
-            epoch=self.plan.lock.header.epoch,
+            platform=plan.platform,
+            epoch=plan.lock.header.epoch,
             name=str(self.target),
-            labels={BUILD_ID: self.build_id, BASE_DIGEST: f"sha256:{self.base.sha256}"},
+            labels=own,
+            annotations=image_labels(plan.spec, plan.lock, plan.platform) | own,
             push=True,
             builder=self.builder,
+        )
+
+    def built(self, digest: str) -> Built:
+        """Describe it for its provenance."""
+        return Built(
+            name=self.target.name,
+            digest=digest,
+            platform=self.plan.platform,
+            build_id=self.build_id,
+            base=f"sha256:{self.base.sha256}",
+            files=self.plan.digests,
+            buildkit=self.buildkit,
+            nightlock=own_version(),
         )
 
 
@@ -94,11 +118,13 @@ def run(
     builder: str = "",
     platform: str = "",
     emulate: bool = False,
+    sign: str = "",
 ) -> Outcome[BuildResult]:
     """Build one image and push it to the repository `push`, under its candidate tag alone.
 
-    A build whose id the registry already holds is recognised and not done again. Only with
-    `emulate` is an image built for another architecture than the builder's own.
+    A build whose id the registry already holds is recognised and not done again. SBOM and
+    provenance are attached to it; all three are signed where `sign` or a setting names a key.
+    Only with `emulate` is an image built for another architecture than the builder's own.
 
     Raises:
         StaleLock, SpecError, LockFileError: as `render`.
@@ -110,6 +136,8 @@ def run(
 
     """
     started = time.monotonic()
+    # First: a key that cannot be used must not show only after the build.
+    signer = open_signer(context, sign)
     plan = plan_build(context, image, platform)
     engine = require_engine(context.places, context.settings, os.environ)
     repository = _repository(context, engine, image, push)
@@ -126,9 +154,21 @@ def run(
                 _build(context, engine, job, folder)
                 manifest = registry.manifest(job.target)
         config = registry.config(job.target, manifest)
-    seconds = time.monotonic() - started
-    _check(context, job, manifest, config)
-    result = _result(job, manifest, config, seconds=seconds, cached=cached)
+        _check(context, job, manifest, config)
+        built = job.built(manifest.digest)
+        attached = attach_documents(context, registry, repository, manifest, plan.lock, built)
+    signed = [manifest.digest, *attached.values()] if signer else []
+    if signer:
+        signer.sign([repository.with_digest(digest).pinned for digest in signed])
+    result = _result(
+        job,
+        manifest,
+        config,
+        attached=attached,
+        signed=signed,
+        seconds=time.monotonic() - started,
+        cached=cached,
+    )
     return Outcome(result=result, text=_text(result))
 
 
@@ -245,7 +285,14 @@ def _check(context: Context, job: _Job, manifest: Manifest, config: ImageConfig)
 
 
 def _result(
-    job: _Job, manifest: Manifest, config: ImageConfig, *, seconds: float, cached: bool
+    job: _Job,
+    manifest: Manifest,
+    config: ImageConfig,
+    *,
+    attached: dict[str, str],
+    signed: list[str],
+    seconds: float,
+    cached: bool,
 ) -> BuildResult:
     return BuildResult(
         image=job.plan.spec.name,
@@ -260,6 +307,8 @@ def _result(
         layers=[LayerRow(digest=row.digest, size=row.size) for row in manifest.body.layers],
         size=manifest.compressed_bytes,
         labels=dict(config.labels),
+        attached=attached,
+        signed=signed,
         seconds=round(seconds, 3),
         cached=cached,
     )
@@ -268,7 +317,9 @@ def _result(
 def _text(result: BuildResult) -> str:
     name = result.reference.partition("@")[0]
     done = "was there already" if result.cached else f"built in {result.seconds:.0f} s"
+    signed = "; signed" if result.signed else ""
     return (
         f"{name}:{result.tags[0]}\n"
-        f"  {result.digest}, {done}; {len(result.layers)} layers, {result.size / 1e6:.0f} MB"
+        f"  {result.digest}, {done}; {len(result.layers)} layers, {result.size / 1e6:.0f} MB\n"
+        f"  attached: {', '.join(result.attached)}{signed}"
     )

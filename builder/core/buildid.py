@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -34,6 +36,8 @@ class Invocation:
     name: str
     """Reference of the result, with tag."""
     labels: Mapping[str, str]
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Said in the manifest as well, where registries show them without the config."""
     push: bool = False
     cache: bool = True
     builder: str = ""
@@ -42,7 +46,8 @@ class Invocation:
 
     def arguments(self, context: str) -> list[str]:
         """Spell what follows `docker`."""
-        output = EXPORTER | {"name": self.name} | ({"push": "true"} if self.push else {})
+        said = {f"annotation.{key}": value for key, value in sorted(self.annotations.items())}
+        output = EXPORTER | {"name": self.name} | ({"push": "true"} if self.push else {}) | said
         return [
             "buildx",
             "build",
@@ -60,13 +65,20 @@ class Invocation:
             *([] if self.cache else ["--no-cache"]),
             *(["--metadata-file", self.metadata] if self.metadata else []),
             "--output",
-            ",".join(f"{key}={value}" for key, value in output.items()),
+            _csv(f"{key}={value}" for key, value in output.items()),
             context,
         ]
 
     def text(self) -> str:
         """Spell it for a shell, in the folder that is the context."""
         return shlex.join(["docker", *self.arguments(".")])
+
+
+def _csv(fields: Iterable[str]) -> str:
+    """Spell fields as buildx reads them: one line of CSV (RFC 4180)."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(fields)
+    return text.getvalue()
 
 
 def build_id(lock_digest: str, files: Mapping[str, str], buildkit: str) -> str:
@@ -82,6 +94,8 @@ def build_id(lock_digest: str, files: Mapping[str, str], buildkit: str) -> str:
                 "files": dict(files),
                 "buildkit": buildkit,
                 "exporter": EXPORTER,
+                # Each label is an annotation too; their values follow from lock and files.
+                "annotations": "labels",
             }
         )
     )

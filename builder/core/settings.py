@@ -33,6 +33,14 @@ class EngineSettings(_Table):
     """A buildx builder's name."""
 
 
+class SigningSettings(_Table):
+    """Who signs what is pushed."""
+
+    key: str = ""
+    """A private key of cosign's, or its address at a key service; its password is in
+    COSIGN_PASSWORD alone."""
+
+
 class Settings(_Table):
     """All settings; every one has a default that works."""
 
@@ -42,6 +50,7 @@ class Settings(_Table):
     """Folders or pages that may hold any file a lock names (by sha256)."""
     debian: DebianSettings = DebianSettings()
     engine: EngineSettings = EngineSettings()
+    signing: SigningSettings = SigningSettings()
     forges: dict[str, str] = {}
     """`vllm`, `flashinfer` → where their commits are asked for: an address as
     `https://forge.example/api/v3/repos/OWNER/NAME`, the folder of a clone, or `none`."""
@@ -53,11 +62,16 @@ class Settings(_Table):
 
 _OTHERS = frozenset({"preflight", "test_state"})
 """Variables of that prefix that are read elsewhere: in images, by the tests."""
-_FLAT = {"registry": ("registry",), "threads": ("threads",), "builder": ("engine", "builder")}
+_FLAT = {
+    "registry": ("registry",),
+    "threads": ("threads",),
+    "builder": ("engine", "builder"),
+    "signing_key": ("signing", "key"),
+}
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, object]:
-    """Read `NIGHTLOCK_REGISTRY`, `_THREADS`, `_BUILDER`, `_DEBIAN_*`, `_INDEX_*`, `_FORGE_*`.
+    """Read NIGHTLOCK_REGISTRY, _THREADS, _BUILDER, _SIGNING_KEY, _DEBIAN_*, _INDEX_*, _FORGE_*.
 
     Raises SpecError for another name: a misspelt setting would go unnoticed.
     """
@@ -80,8 +94,9 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, object]:
             raise SpecError(
                 "there is no such setting",
                 subject=key,
-                action="the settings are NIGHTLOCK_REGISTRY, _THREADS, _BUILDER, _DEBIAN_MIRROR, "
-                "_DEBIAN_SECURITY, _DEBIAN_SNAPSHOT, _DEBIAN_KEYRING, _INDEX_<NAME>, _FORGE_<NAME>",
+                action="the settings are NIGHTLOCK_REGISTRY, _THREADS, _BUILDER, _SIGNING_KEY, "
+                "_DEBIAN_MIRROR, _DEBIAN_SECURITY, _DEBIAN_SNAPSHOT, _DEBIAN_KEYRING, "
+                "_INDEX_<NAME>, _FORGE_<NAME>",
             )
     return found
 

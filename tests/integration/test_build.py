@@ -20,11 +20,15 @@ import pytest
 from builder.commands import build, render
 from builder.commands.build import BuildResult
 from builder.commands.context import Context
+from builder.core.artifact import CYCLONEDX, IN_TOTO
 from builder.core.buildid import Invocation
 from builder.core.labels import BUILD_ID
 from builder.core.reference import ImageRef
+from builder.core.sbom import cyclonedx
 from builder.edge import buildx, files, process
 from builder.edge.engine import Engine
+from builder.edge.project import read_lock_folder
+from builder.edge.referrers import content, referrers
 from builder.edge.registry import Registry
 from builder.errors import BuildFailed, DiskFull, Refused, RegistryError
 from tests.support.mini_image import AMD64, GROUPS, mini_project
@@ -414,3 +418,23 @@ def _until(holds: object) -> None:
     while not holds():
         assert time.monotonic() < end, "it did not come to pass in time"
         time.sleep(0.1)
+
+
+def test_sbom_and_provenance_are_attached(mini: Mini, built: BuildResult) -> None:
+    """They name this lock, this digest and this build; the tag still names the image alone."""
+    ref = ImageRef.parse(built.reference)
+    with Registry.open(ref.registry, os.environ) as registry:
+        found = {
+            one.artifact_type: content(registry, ref, one)
+            for one in referrers(registry, ref, built.digest)
+        }
+        annotations = registry.manifest(ref).body.annotations
+    lock = read_lock_folder(mini.context.lock_folder("mini"))
+    assert cyclonedx(lock, AMD64) == found[CYCLONEDX]
+    statement = json.loads(found[IN_TOTO])
+    assert built.digest == "sha256:" + statement["subject"][0]["digest"]["sha256"]
+    definition = statement["predicate"]["buildDefinition"]
+    assert built.build_id == definition["internalParameters"]["buildId"]
+    assert built.lock_digest == definition["externalParameters"]["lock"]
+    assert {"sbom", "provenance"} == set(built.attached)
+    assert built.labels == annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import shlex
 
 from builder.core.buildid import BuildRecord, Invocation, build_id
@@ -45,6 +46,15 @@ def test_arguments_hold_the_digest_still() -> None:
     output = words[words.index("--output") + 1].split(",")
     assert {"compression=zstd", "oci-mediatypes=true", "force-compression=true"} <= set(output)
     assert "push=true" in output
+
+
+def test_annotations_survive_the_list_they_stand_in() -> None:
+    """Buildx reads one line of CSV: commas and quotes of JSON stay inside their field."""
+    said = {"b": 'a "word", and 1=2', "a": '{"x":"1","y":"2"}'}
+    words = invocation(annotations=said).arguments(".")
+    (fields,) = csv.reader([words[words.index("--output") + 1]])
+    found = [field.removeprefix("annotation.") for field in fields if "annotation." in field]
+    assert [f"{key}={said[key]}" for key in ("a", "b")] == found
 
 
 def test_a_plain_build_pushes_nothing_and_asks_for_nothing() -> None:

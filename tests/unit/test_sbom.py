@@ -11,6 +11,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
+from builder import cli
 from builder.core.lock import Lock, canonical_json, digest_of
 from builder.core.provenance import PROVENANCE, Built, provenance
 from builder.core.sbom import cyclonedx
@@ -69,6 +70,21 @@ def test_the_same_lock_gives_the_same_bytes() -> None:
     assert first == canonical_json(tables)
     other = json.loads(cyclonedx(small_lock(epoch=1), AMD64))
     assert tables["serialNumber"] != other["serialNumber"]
+
+
+def test_the_export_is_the_sbom(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To a file and to stdout, the same bytes that are attached to an image."""
+    monkeypatch.chdir(ROOT)
+    wanted = cyclonedx(read_lock(ROOT, "cpu"), AMD64).decode()
+    words = ["export", "cpu", "--format", "cyclonedx"]
+    for more in ([], ["--out", str(tmp_path / "cpu.cdx.json")]):
+        with pytest.raises(SystemExit) as left:
+            cli.main([*words, *more])
+        assert 0 == left.value.code
+        said = capsys.readouterr().out
+        assert wanted == (said if not more else (tmp_path / "cpu.cdx.json").read_text())
 
 
 def test_names_that_scanners_share() -> None:

@@ -60,6 +60,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict
         ("plan", ["plan"], {0}),
         ("plan", ["plan", "cpu", "--project", "{project}"], {0}),
         ("explain", ["explain", "C35"], {0}),
+        ("export", ["export", "cpu", "--format", "cyclonedx"], {0}),
         ("fetch", ["fetch", "cpu", "--project", "{project}"], {0}),
     ],
 )

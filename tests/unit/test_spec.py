@@ -264,6 +264,15 @@ def test_a_bad_setting_names_the_one_place_it_came_from(
     assert "," not in caught.value.subject
 
 
+def test_a_signing_key_is_named_by_variable_over_file(tmp_path: Path) -> None:
+    """NIGHTLOCK_SIGNING_KEY wins over `[signing] key`."""
+    (tmp_path / "pyproject.toml").write_text('[tool.nightlock.signing]\nkey = "project.key"\n')
+    places = Places.from_environment({"HOME": str(tmp_path)})
+    assert "project.key" == read_settings(tmp_path, places, {}).signing.key
+    said = {"NIGHTLOCK_SIGNING_KEY": "awskms:///alias/x"}
+    assert said["NIGHTLOCK_SIGNING_KEY"] == read_settings(tmp_path, places, said).signing.key
+
+
 @pytest.mark.parametrize("kind", ["folder", "loop"])
 def test_what_cannot_be_read_is_an_error_in_words(tmp_path: Path, kind: str) -> None:
     """With its path."""

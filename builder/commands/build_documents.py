@@ -1,0 +1,42 @@
+"""What `build` attaches to the image it pushed: SBOM and provenance."""
+
+from __future__ import annotations
+
+from builder.commands.context import Context
+from builder.core.artifact import CYCLONEDX, IN_TOTO, PREDICATE_TYPE, Artifact
+from builder.core.lock import Lock
+from builder.core.manifest import Manifest
+from builder.core.provenance import PROVENANCE, Built, provenance
+from builder.core.reference import ImageRef
+from builder.core.sbom import cyclonedx
+from builder.edge.referrers import attach
+from builder.edge.registry import Registry
+
+
+def attach_documents(
+    context: Context,
+    registry: Registry,
+    repository: ImageRef,
+    manifest: Manifest,
+    lock: Lock,
+    built: Built,
+) -> dict[str, str]:
+    """Attach both as referrers; return kind → digest. Again, it changes nothing.
+
+    Raises RegistryError, NetworkError: the image is pushed, and building again repairs the rest.
+    """
+    artifacts = {
+        "sbom": Artifact(
+            type=CYCLONEDX, file="sbom.cdx.json", data=cyclonedx(lock, built.platform)
+        ),
+        "provenance": Artifact(
+            type=IN_TOTO,
+            file="provenance.intoto.json",
+            data=provenance(lock, built),
+            annotations={PREDICATE_TYPE: PROVENANCE},
+        ),
+    }
+    return {
+        kind: attach(registry, repository, manifest, artifact, context.places, context.output.note)
+        for kind, artifact in artifacts.items()
+    }
