@@ -13,10 +13,12 @@ from builder.core.candidate import Candidate
 from builder.core.document import Result
 from builder.core.keys import finding
 from builder.core.manifest import Manifest
+from builder.core.receipt import newest_first
 from builder.core.reference import ImageRef
 from builder.core.release import Unmet, unmet
 from builder.edge import files, journal, profiles, records
 from builder.edge.distribution import own_version
+from builder.edge.receipts import attached_receipts
 from builder.edge.registry import Registry
 from builder.errors import NetworkError, Refused
 
@@ -46,6 +48,8 @@ def run(
 ) -> Outcome[PromoteResult]:
     """Move tags to a digest that was proven; nothing moves unless every condition holds.
 
+    Receipts count that lie here, and those that any host attached to the image.
+
     Raises Refused with every unmet condition, BadInput, NetworkError, RegistryError.
     """
     source = ImageRef.parse(ref)
@@ -60,8 +64,10 @@ def run(
         manifest = registry.manifest(source)
         candidate = Candidate.of(source, manifest, registry.config(source, manifest))
         present = {place.tag: registry.find_digest(place) for place in places}
-        receipts = records.receipts(context.places, candidate.digest)
-        _refuse(unmet(candidate, present, receipts, policy), candidate)
+        own = records.receipts(context.places, candidate.digest)
+        attached = attached_receipts(registry, source, candidate.digest)
+        proofs = newest_first([*own, *(receipt for _, receipt in attached)])
+        _refuse(unmet(candidate, present, proofs, policy), candidate)
         moves = [_planned(tag, old, candidate.digest) for tag, old in present.items()]
         if not dry_run:
             for place, move in zip(places, moves, strict=True):

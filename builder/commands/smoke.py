@@ -11,7 +11,9 @@ from pathlib import Path
 
 from builder.commands import smoke_structural
 from builder.commands.context import Context, Outcome
+from builder.commands.signer import open_signer
 from builder.commands.smoke_phases import Session
+from builder.commands.smoke_receipt import Post
 from builder.commands.smoke_structural import Gate
 from builder.core.boot import BootPlan, recognise
 from builder.core.candidate import Candidate
@@ -69,6 +71,8 @@ class SmokeResult(Result):
     folder: str
     """Report, receipt, JUnit file and log."""
     structural: StructuralRow
+    receipts: list[str]
+    """Digests under which receipts are attached to the image: the structural test's, the boot's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,16 +108,21 @@ def run(
     wanted = ImageRef.parse(ref)
     # A profile that is named is read before anything is asked or booted.
     named = profiles.read_profile(context.project, profile) if profile else None
+    signer = open_signer(context)
     engine = require_engine(context.places, context.settings, os.environ)
     machine = container.describe(engine)
     candidate = _resolve(wanted, machine)
+    post = Post(context=context, candidate=candidate, signer=signer)
     if structural_only:
         gate = smoke_structural.prove(context, candidate, engine, machine)
-        return _gate_alone(gate, out, junit_file)
+        post.take(gate.report)
+        return _gate_alone(gate, post, out, junit_file)
     bound = named or _bound(context, image or candidate.image, candidate)
     found = _gate(context, candidate, engine, machine)
-    if found is not None and found.report.verdict != "pass":
-        return _gate_alone(found, out, junit_file)
+    if found is not None:
+        post.take(found.report)
+        if found.report.verdict != "pass":
+            return _gate_alone(found, post, out, junit_file)
     this = _Run(
         candidate=candidate,
         bound=bound,
@@ -125,7 +134,8 @@ def run(
     _hand_out(report, folder, out, junit_file)
     if failure is not None:
         raise failure
-    return _outcome(report, folder, found)
+    post.take(report)
+    return _outcome(report, folder, found, post)
 
 
 def _gate(context: Context, candidate: Candidate, engine: Engine, machine: Machine) -> Gate | None:
@@ -137,9 +147,11 @@ def _gate(context: Context, candidate: Candidate, engine: Engine, machine: Machi
     return found or smoke_structural.prove(context, candidate, engine, machine)
 
 
-def _gate_alone(gate: Gate, out: Path | None, junit_file: Path | None) -> Outcome[SmokeResult]:
+def _gate_alone(
+    gate: Gate, post: Post, out: Path | None, junit_file: Path | None
+) -> Outcome[SmokeResult]:
     _hand_out(gate.report, gate.folder, out, junit_file)
-    return _outcome(gate.report, gate.folder, gate)
+    return _outcome(gate.report, gate.folder, gate, post)
 
 
 def _hand_out(report: SmokeReport, folder: Path, out: Path | None, junit_file: Path | None) -> None:
@@ -151,12 +163,14 @@ def _hand_out(report: SmokeReport, folder: Path, out: Path | None, junit_file: P
         files.write(junit_file, junit(report).encode())
 
 
-def _outcome(report: SmokeReport, folder: Path, gate: Gate | None) -> Outcome[SmokeResult]:
+def _outcome(
+    report: SmokeReport, folder: Path, gate: Gate | None, post: Post
+) -> Outcome[SmokeResult]:
     return Outcome(
-        result=_result(report, folder, gate),
+        result=_result(report, folder, gate, post),
         text=_text(report, folder),
         ok=report.verdict == "pass",
-        findings=report.findings,
+        findings=(*report.findings, *post.findings),
     )
 
 
@@ -283,7 +297,7 @@ def _report(this: _Run, session: Session, failure: BootFailed | None) -> SmokeRe
     )
 
 
-def _result(report: SmokeReport, folder: Path, gate: Gate | None) -> SmokeResult:
+def _result(report: SmokeReport, folder: Path, gate: Gate | None, post: Post) -> SmokeResult:
     looked = gate.report if gate else None
     return SmokeResult(
         reference=f"{report.name}@{report.digest}",
@@ -302,6 +316,7 @@ def _result(report: SmokeReport, folder: Path, gate: Gate | None) -> SmokeResult
             checks=list(looked.checks) if looked else [],
             folder=str(gate.folder) if gate else "",
         ),
+        receipts=post.digests,
     )
 
 

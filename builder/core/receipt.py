@@ -6,6 +6,7 @@ digest; the bytes are canonical JSON, so that a receipt has one digest.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
@@ -84,3 +85,12 @@ class Receipt(_Table):
         """Whether this digest is its subject."""
         algorithm, _, value = digest.partition(":")
         return any(subject.digest.get(algorithm) == value for subject in self.subject)
+
+
+def newest_first(receipts: Iterable[Receipt]) -> list[Receipt]:
+    """Sort by when they were finished, each once: a record here and its copy in a registry are one.
+
+    Of those that finished in one second the order stays.
+    """
+    found = {receipt.data(): receipt for receipt in receipts}
+    return sorted(found.values(), key=lambda one: one.predicate.finished, reverse=True)

@@ -15,9 +15,10 @@ from builder.commands import promote
 from builder.commands.context import Context
 from builder.core.manifest import OCI_INDEX
 from builder.core.reference import ImageRef
-from builder.core.smoke import SmokeReport
+from builder.core.smoke import SmokeReport, receipt_of
 from builder.edge import journal, records
 from builder.edge.engine import Engine
+from builder.edge.receipts import attach_receipt
 from builder.edge.registry import Registry
 from builder.errors import BadInput, Refused
 from tests.support.registry import (
@@ -125,6 +126,33 @@ def test_a_failed_smoke_stops_it(context: Context, ref: ImageRef) -> None:
     """The newest record of this digest decides."""
     prove(context, make_report(digest=NEW.digest), "1")
     prove(context, make_report(check_result("a", "fail"), digest=NEW.digest), "2")
+    with pytest.raises(Refused, match="says fail"):
+        promote.run(context, str(ref), ("nightly",))
+    assert [OLD.digest] == digests(ref, "nightly")
+
+
+def attach(context: Context, ref: ImageRef, report: SmokeReport) -> None:
+    """Attach the receipt of a report, as a smoke on another host does."""
+    with Registry.open(ref.registry, os.environ) as registry:
+        image = registry.manifest(ref.with_digest(report.digest))
+        receipt = receipt_of(report)
+        attach_receipt(registry, ref, image, receipt, context.places, context.output.note)
+
+
+def test_a_receipt_of_another_host_counts(context: Context, ref: ImageRef) -> None:
+    """Nothing of it lies here; the image has it beside it."""
+    with pytest.raises(Refused, match="no cpu receipt"):
+        promote.run(context, str(ref), ("nightly",))
+    attach(context, ref, make_report(digest=NEW.digest))
+    promote.run(context, str(ref), ("nightly",))
+    assert [NEW.digest] == digests(ref, "nightly")
+
+
+def test_a_later_fail_elsewhere_takes_a_pass_back(context: Context, ref: ImageRef) -> None:
+    """Whichever host said it, the newest decides."""
+    prove(context, make_report(digest=NEW.digest))
+    late = make_report(check_result("a", "fail"), digest=NEW.digest)
+    attach(context, ref, late.model_copy(update={"finished": "2026-11-30T18:00:00Z"}))
     with pytest.raises(Refused, match="says fail"):
         promote.run(context, str(ref), ("nightly",))
     assert [OLD.digest] == digests(ref, "nightly")

@@ -27,8 +27,10 @@ from builder.core.receipt import Receipt
 from builder.core.reference import ImageRef
 from builder.edge import container, profiles, records
 from builder.edge.engine import Engine
+from builder.edge.receipts import attached_receipts
 from builder.edge.registry import Registry
 from builder.errors import BadInput, BootFailed, PortTaken
+from tests.support.engine_client import forget
 from tests.support.image_handle import ImageHandle
 from tests.support.smoke_project import ROOT, smoke_context
 from tests.support.tiny_image import push_tiny_image
@@ -61,8 +63,7 @@ def tiny(engine: Engine, client: docker.DockerClient) -> Iterator[str]:
     ref = ImageRef.parse(reference)
     for image in client.images.list(name=ref.name):
         client.images.remove(str(image.id), force=True)
-    with Registry.open(ref.registry, os.environ) as registry:
-        registry.delete(ref, registry.find_digest(ref))
+    forget(engine, ref)
 
 
 @pytest.fixture(autouse=True)
@@ -110,6 +111,8 @@ def test_a_server_that_answers_passes(engine: Engine, tiny: str, tmp_path: Path)
         receipt.predicate.build,
     )
     assert ("skip", []) == (result.structural.verdict, result.structural.checks)
+    # It names no lock, so nothing is pushed beside it.
+    assert [] == result.receipts
     assert files["report.json"] == (tmp_path / "out" / "report.json").read_text()
     assert files["junit.xml"] == (tmp_path / "j.xml").read_text()
     suite = ET.fromstring(files["junit.xml"])[0]  # noqa: S314 - our own
@@ -393,6 +396,11 @@ def test_the_real_image_answers(
     assert outcome.ok, outcome.text
     assert ("pass", True) == (outcome.result.structural.verdict, outcome.result.structural.reused)
     assert ("Paris", cpu_image.digest) == (outcome.result.answer, outcome.result.digest)
+    ref = ImageRef.parse(outcome.result.reference)
+    with Registry.open(ref.registry, os.environ) as registry:
+        attached = dict(attached_receipts(registry, ref, cpu_image.digest))
+    receipts = [attached[digest].predicate for digest in outcome.result.receipts]
+    assert [("structural", "pass"), ("cpu", "pass")] == [(r.kind, r.verdict) for r in receipts]
     answers = {check.name: check.answered for check in outcome.result.checks}
     assert 'get_weather({"city": "Paris"})' == answers["tool-call"] == answers["tool-call-streamed"]
     reasons = {check.name: check.reason for check in outcome.result.checks}

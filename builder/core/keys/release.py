@@ -111,6 +111,15 @@ KEYS: tuple[Key, ...] = (
         "NVIDIA-NeMo/RL#4080",
     ),
     Key(
+        key="receipt-not-attached",
+        title="a receipt lies on this machine alone",
+        kind="release",
+        severity="warning",
+        cause="The registry did not take it: this account may read and not push, or it went away.",
+        action="Log in with an account that may push and run `nightlock smoke` again, or promote "
+        "from this machine.",
+    ),
+    Key(
         key="blob-damaged",
         title="a layer arrived damaged",
         kind="release",
