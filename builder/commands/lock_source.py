@@ -12,7 +12,7 @@ from builder.core.lock import Lock
 from builder.core.reference import ImageRef
 from builder.edge import git
 from builder.edge.project import find_project, read_lock_folder
-from builder.errors import BadInput
+from builder.errors import BadInput, LockFileError, Outside
 
 FORMS = (
     "name a lock folder (lock/cpu), a git revision of one (HEAD~1:lock/cpu, or HEAD~1 with "
@@ -54,11 +54,34 @@ def read_source(context: Context, text: str, image: str = "") -> Source:
     if folders:
         # No lock.toml in it: the reader says so.
         return Source(lock=read_lock_folder(folders[0]), name=text)
-    reference = _reference(text)
+    return Source(lock=_image_lock(context, _reference(text)), name=text)
+
+
+def _image_lock(context: Context, reference: ImageRef) -> Lock:
+    """Read it from the registry, else from an engine that pulled or loaded the image.
+
+    The registry comes first: there a tag names what it names now.
+    """
     # Imported late: folders and revisions need no HTTP, which costs 150 ms.
+    from builder.edge.engine import find_engine  # noqa: PLC0415
     from builder.edge.image_lock import read_image_lock  # noqa: PLC0415
 
-    return Source(lock=read_image_lock(reference, os.environ), name=text)
+    try:
+        return read_image_lock(reference, os.environ)
+    except LockFileError:
+        raise
+    except (BadInput, Outside) as error:
+        from builder.edge.engine_lock import read_engine_lock  # noqa: PLC0415
+
+        try:
+            engine = find_engine(context.places, context.settings, os.environ)
+            found = read_engine_lock(engine, str(reference)) if engine else None
+        except Outside:
+            found = None
+        if found is None:
+            raise error from None
+        context.output.note(f"{reference}: {error.what}; read from the engine's copy")
+        return found
 
 
 def _revision(repository: Path, text: str, commit: str, path: str) -> Source:

@@ -34,9 +34,14 @@ def read_image_lock(reference: ImageRef, environment: Mapping[str, str]) -> Lock
             files = lock_files(registry.blob(reference, layer.digest), subject)
             if files:
                 lock = Lock.parse(files, subject)
-                _agree(lock, config.labels.get(LOCK_DIGEST, ""), subject)
+                agree(lock, config.labels.get(LOCK_DIGEST, ""), subject)
                 return lock
-    raise LockFileError(
+    raise no_lock(subject)
+
+
+def no_lock(subject: str) -> LockFileError:
+    """Say that an image is not one of ours."""
+    return LockFileError(
         "the image holds no lock",
         subject=subject,
         action="name an image that nightlock built; others have none",
@@ -54,7 +59,8 @@ def _one_platform(registry: Registry, reference: ImageRef, top: Manifest) -> Man
     return registry.manifest(reference.with_digest(child.digest))
 
 
-def _agree(lock: Lock, label: str, subject: str) -> None:
+def agree(lock: Lock, label: str, subject: str) -> None:
+    """Raise LockFileError when the lock inside is another one than the image's label says."""
     if label and label != lock.digest:
         raise LockFileError(
             f"the lock inside has digest {lock.digest}, the image's label says {label}",

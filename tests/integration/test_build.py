@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.commands import build, render
+from builder.commands import build, diff, render
 from builder.commands.build import BuildResult
 from builder.commands.context import Context
 from builder.core.artifact import CYCLONEDX, IN_TOTO
@@ -30,7 +31,14 @@ from builder.edge.engine import Engine
 from builder.edge.project import read_lock_folder
 from builder.edge.referrers import content, referrers
 from builder.edge.registry import Registry
-from builder.errors import BuildFailed, DiskFull, Refused, RegistryError
+from builder.errors import (
+    BuildFailed,
+    DiskFull,
+    LockFileError,
+    NetworkError,
+    Refused,
+    RegistryError,
+)
 from tests.support.mini_image import AMD64, GROUPS, mini_project
 
 pytestmark = [pytest.mark.docker, pytest.mark.network]
@@ -438,3 +446,36 @@ def test_sbom_and_provenance_are_attached(mini: Mini, built: BuildResult) -> Non
     assert built.lock_digest == definition["externalParameters"]["lock"]
     assert {"sbom", "provenance"} == set(built.attached)
     assert built.labels == annotations
+
+
+def test_the_lock_is_read_from_a_pulled_image_too(mini: Mini, built: BuildResult) -> None:
+    """From the registry, and from the engine where the registry has lost it; nothing runs."""
+    lock = mini.context.lock_folder("mini")
+    assert diff.run(mini.context, built.reference, str(lock)).result.same
+    mini.docker("pull", "--quiet", built.reference)
+    # A registry that is down: nobody listens on that port.
+    gone = f"127.0.0.1:9/{mini.repository.repository}:pulled"
+    mini.docker("tag", built.reference, gone)
+    before = mini.docker("ps", "--all", "--quiet", "--filter", f"ancestor={gone}")
+    try:
+        outcome = diff.run(mini.context, gone, str(lock))
+        assert before == mini.docker("ps", "--all", "--quiet", "--filter", f"ancestor={gone}")
+    finally:
+        mini.docker("rmi", gone)
+    assert (True, built.lock_digest) == (outcome.result.same, outcome.result.old.lock)
+    with pytest.raises(NetworkError):
+        diff.run(mini.context, gone, str(lock))
+
+
+def test_a_pulled_image_of_others_holds_no_lock(mini: Mini, tmp_path: Path) -> None:
+    """The engine knows it, the registry does not answer, and it is not ours."""
+    name = f"127.0.0.1:9/{mini.repository.repository}:other"
+    archive = tmp_path / "empty.tar"
+    with tarfile.open(archive, "w"):
+        pass
+    mini.docker("import", str(archive), name)
+    try:
+        with pytest.raises(LockFileError, match="holds no lock"):
+            diff.run(mini.context, name, str(mini.context.lock_folder("mini")))
+    finally:
+        mini.docker("rmi", name)
