@@ -1,4 +1,4 @@
-"""Verbs that prove: smoke."""
+"""Verbs that look and prove: inspect, smoke."""
 
 from __future__ import annotations
 
@@ -11,6 +11,20 @@ from builder.cli.options import Of, Profile, Ref, To, Xml
 
 if TYPE_CHECKING:
     from builder.commands.context import Context, Outcome
+
+
+@verb("inspect", needs_project=False)
+def inspect(
+    context: Context,
+    ref: Ref,
+    platform: Annotated[
+        str, typer.Option("--platform", metavar="OS/ARCH", help="Which image of an index.")
+    ] = "",
+) -> Outcome[Any]:
+    """Say what an image is, without pulling it: versions, lock, sizes, what is attached."""
+    from builder.commands import inspect as recipe  # noqa: PLC0415
+
+    return recipe.run(context, ref, platform=platform)
 
 
 @verb("smoke", long=True)

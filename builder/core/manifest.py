@@ -21,6 +21,11 @@ DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 MEDIA_TYPES = (OCI_MANIFEST, OCI_INDEX, DOCKER_MANIFEST, DOCKER_LIST)
 """What we accept; without it a registry converts to the oldest format it knows."""
+_CONFIGS = (
+    "application/vnd.oci.image.config.v1+json",
+    "application/vnd.docker.container.image.v1+json",
+)
+"""What only images have."""
 
 
 class Descriptor(BaseModel):
@@ -93,6 +98,12 @@ class Manifest:
         return self.media_type in (OCI_INDEX, DOCKER_LIST)
 
     @property
+    def is_image(self) -> bool:
+        """Whether it is an image or an index of some; an artifact has a config of another kind."""
+        config = self.body.config
+        return self.is_index or (config is not None and config.media_type in _CONFIGS)
+
+    @property
     def compressed_bytes(self) -> int:
         """What a pull of all layers and the config moves."""
         config = self.body.config.size if self.body.config else 0
@@ -117,7 +128,7 @@ class ImageConfig:
     platform: str
     labels: Mapping[str, str]
     created: str = ""
-    """When it says it was made (RFC 3339); empty: it does not say."""
+    """RFC 3339, as the builder wrote it; empty when it did not."""
 
     @classmethod
     def parse(cls, data: bytes, subject: str) -> ImageConfig:
@@ -128,15 +139,16 @@ class ImageConfig:
             labels = inner.get("Labels") or {}
             labels = {str(key): str(value) for key, value in labels.items()}
             platform = f"{raw['os']}/{raw['architecture']}"
+            created = str(raw.get("created") or "")
             # JSON can spell half a surrogate pair, which no file or terminal takes.
-            "".join((platform, *labels, *labels.values())).encode()
+            "".join((platform, created, *labels, *labels.values())).encode()
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise RegistryError(
                 "not an image config",
                 subject=subject,
                 action="check that the reference names a container image, not another artifact",
             ) from None
-        return cls(platform=platform, labels=labels, created=str(raw.get("created") or ""))
+        return cls(platform=platform, labels=labels, created=created)
 
 
 def _problem(error: ValidationError | RecursionError) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.commands import build, diff, render
+from builder.commands import build, diff, inspect, render
 from builder.commands.build import BuildResult
 from builder.commands.context import Context
 from builder.core.artifact import CYCLONEDX, IN_TOTO
@@ -446,6 +446,14 @@ def test_sbom_and_provenance_are_attached(mini: Mini, built: BuildResult) -> Non
     assert built.lock_digest == definition["externalParameters"]["lock"]
     assert {"sbom", "provenance"} == set(built.attached)
     assert built.labels == annotations
+    seen = inspect.run(mini.context, built.reference).result
+    assert (True, built.lock_digest, built.build_id) == (
+        seen.identity.ours,
+        seen.identity.lock,
+        seen.identity.build,
+    )
+    assert built.size == seen.size
+    assert built.attached == {file.kind: file.digest for file in seen.attached}
 
 
 def test_the_lock_is_read_from_a_pulled_image_too(mini: Mini, built: BuildResult) -> None:
