@@ -23,6 +23,9 @@ def lock(
     check: Annotated[
         bool, typer.Option("--check", help="Only say whether the lock is stale.")
     ] = False,
+    migrate: Annotated[
+        bool, typer.Option("--migrate", help="Only rewrite a lock of the schema before.")
+    ] = False,
     channel: Annotated[
         Literal["nightly", "release"] | None,
         typer.Option("--channel", help="Take vLLM from there instead of image.toml's."),
@@ -71,6 +74,7 @@ def lock(
         context,
         *images,
         check=check,
+        migrate=migrate,
         channel=channel or "",
         commit=commit,
         indexes=tuple(index or ()),

@@ -16,6 +16,7 @@ from builder.commands.context import Context, Outcome
 from builder.commands.cross_check import SecondOpinion
 from builder.commands.lock_check import check_locks
 from builder.commands.lock_image import Job, known_packages, lock_jobs
+from builder.commands.lock_migrate import migrate_locks
 from builder.commands.lock_result import (
     Change,
     LockChange,
@@ -63,6 +64,7 @@ def run(
     context: Context,
     *names: str,
     check: bool = False,
+    migrate: bool = False,
     channel: str = "",
     commit: str = "",
     indexes: Sequence[str] = (),
@@ -85,6 +87,18 @@ def run(
         names, projects.read_sets(context.project), projects.image_names(context.project)
     )
     images = [image for group in found for image in group.images]
+    if migrate:
+        others = [
+            check, channel, commit, indexes, platforms, upgrade, upgrade_packages, import_from,
+            cross_check, out,
+        ]  # fmt: skip
+        if any(others):
+            raise BadInput(
+                "--migrate changes nothing but the form of a lock, and goes alone",
+                subject="--migrate",
+                action="migrate first, then lock with the other options",
+            )
+        return migrate_locks(context, images)
     specs = {name: projects.read_spec(context.project, name) for name in images}
     settings = with_indexes(context.settings, indexes)
     _refuse_unknown_indexes(settings, specs.values(), indexes)

@@ -40,6 +40,8 @@ def check_locks(
         findings += [problem] if problem else []
         state = "up to date" if problem is None else f"not usable: {problem.evidence}"
         lines.append(f"{spec.name}: the lock is {state}")
+        if lock is not None and lock.header.older:
+            lines.append(f"  of the schema before; `nightlock lock {spec.name} --migrate`")
         if lock is not None and problem is None:
             whole.append((spec, lock))
     if whole:

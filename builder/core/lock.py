@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import tomli_w
@@ -106,6 +106,10 @@ class Lock:
         pins = {pin.name: pin for pin in self.platforms[platform].wheels}
         return [[pins[name] for name in group] for group in self.header.layers[platform]]
 
+    def migrated(self) -> Lock:
+        """Say the same in today's schema; its digest is another one."""
+        return replace(self, header=self.header.migrated())
+
     def files(self) -> dict[str, bytes]:
         """Write the lock: file name → bytes."""
         files: dict[str, bytes] = {}
@@ -121,7 +125,7 @@ class Lock:
             update={"files": {name: digest_of(data) for name, data in sorted(files.items())}}
         )
         # A lock of the schema before keeps its bytes, and so its digest: it has no newer fields.
-        tables = header.model_dump(exclude_unset=header.schema_version < SCHEMA)
+        tables = header.model_dump(exclude_unset=header.older)
         files["lock.toml"] = tomli_w.dumps(tables).encode()
         return files
 

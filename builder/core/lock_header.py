@@ -11,7 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from builder.core.pins import RELOCK
 from builder.errors import LockFileError
 
+FIRST_SCHEMA = 1
+"""The first that any lock was written in."""
 SCHEMA = 1
+"""What locks are written in. Schema N reads N-1: its tables are those of N with what N added left
+out, so every field that a new schema adds has a default that says what the old one meant."""
 
 _Word = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 """Text on one line."""
@@ -63,7 +67,7 @@ class ResolverTable(_Table):
 class Header(_Table):
     """lock.toml."""
 
-    schema_version: int = SCHEMA
+    schema_version: int = Field(default_factory=lambda: SCHEMA)
     image: str
     spec: _Digest
     """Digest of the spec it was made from."""
@@ -85,26 +89,33 @@ class Header(_Table):
     ] = {}
     """Sibling file → digest."""
 
+    @property
+    def older(self) -> bool:
+        """Whether it was written in the schema before; it keeps its bytes, and so its digest."""
+        return self.schema_version < SCHEMA
+
+    def migrated(self) -> Header:
+        """Say the same in today's schema."""
+        return self.model_copy(update={"schema_version": SCHEMA})
+
 
 def parse_header(data: bytes, where: str) -> Header:
     """Read lock.toml; every problem of its values in one LockFileError."""
     subject = f"{where}/lock.toml"
+    version: object = None
     try:
         raw = tomllib.loads(data.decode())
         version = raw.get("schema_version")
-        if type(version) is not int or version not in (SCHEMA, SCHEMA - 1):
-            raise LockFileError(
-                f"schema_version is {version!r}, this nightlock reads {SCHEMA}",
-                subject=subject,
-                action="use the nightlock that wrote it, or lock again",
-            )
+        _refuse_schema(version, subject)
         return Header.model_validate(raw)
     except ValidationError as error:
         rows = [
             f"{'.'.join(map(str, row['loc']))}: {row['msg']}"
             for row in error.errors(include_url=False, include_input=False, include_context=False)
         ]
-        raise LockFileError("; ".join(rows), subject=subject, action=RELOCK) from None
+        old = f"schema {version} lacks or has what {SCHEMA} cannot read: "
+        said = old if version != SCHEMA else ""
+        raise LockFileError(said + "; ".join(rows), subject=subject, action=RELOCK) from None
     except ValueError as error:
         # Also UnicodeDecodeError, and integers of thousands of digits.
         raise LockFileError(f"not TOML: {error}", subject=subject, action=RELOCK) from None
@@ -112,6 +123,19 @@ def parse_header(data: bytes, where: str) -> Header:
         raise LockFileError(
             "not TOML of ours: nested too deeply", subject=subject, action=RELOCK
         ) from None
+
+
+def _refuse_schema(version: object, subject: str) -> None:
+    """Raise LockFileError for a schema that is neither this one nor the one before."""
+    read = range(max(FIRST_SCHEMA, SCHEMA - 1), SCHEMA + 1)
+    if type(version) is int and version in read:
+        return
+    newer = type(version) is int and version > SCHEMA
+    raise LockFileError(
+        f"schema_version is {version!r}, this nightlock reads {' and '.join(map(str, read))}",
+        subject=subject,
+        action=f"use the newer nightlock that wrote it, or {RELOCK}" if newer else RELOCK,
+    )
 
 
 def digest_of(data: bytes) -> str:

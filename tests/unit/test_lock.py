@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builder.core import lock_header
 from builder.core.debs import debs_digest
 from builder.core.lock import (
     BaseLock,
@@ -347,14 +348,47 @@ def test_all_problems_are_told_at_once() -> None:
     ] == caught.value.what.split("; ")
 
 
-def test_the_schema_before_is_read_and_keeps_its_digest() -> None:
-    """It lacks what this schema has a default for."""
+def schema_before(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """Return a lock of today's schema, without what has a default; then tomorrow's is today's."""
     files = small_lock().files()
-    text = files[TOML].replace(b"schema_version = 1", b"schema_version = 0")
-    files[TOML] = text.replace(b'cuda = ""\n', b"").replace(b"[base.images]\n", b"")
-    files[TOML] = files[TOML].replace(b"\n\n\n", b"\n\n")
+    text = files[TOML].replace(b'cuda = ""\n', b"").replace(b"[base.images]\n", b"")
+    files[TOML] = text.replace(b"\n\n\n", b"\n\n")
+    monkeypatch.setattr(lock_header, "SCHEMA", lock_header.SCHEMA + 1)
+    return files
+
+
+def test_the_schema_before_is_read_and_keeps_its_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lacks what the next schema has a default for."""
+    files = schema_before(monkeypatch)
     lock = Lock.parse(files, "lock/cpu")
-    assert digest_of(files[TOML]) == lock.digest
+    assert lock.header.older
+    assert (digest_of(files[TOML]), files) == (lock.digest, lock.files())
+
+
+def test_a_migrated_lock_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only lock.toml has other bytes, those of the new schema; a second time changes nothing."""
+    files = schema_before(monkeypatch)
+    old = Lock.parse(files, "lock/cpu")
+    new = old.migrated()
+    assert (old.platforms, False) == (new.platforms, new.header.older)
+    assert {TOML} == {name for name, data in new.files().items() if files[name] != data}
+    assert Lock.parse(new.files(), "lock/cpu").files() == new.files() == new.migrated().files()
+
+
+def test_a_schema_that_cannot_be_read_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one before the one before; one that lacks what has no default; one from the future."""
+    files = schema_before(monkeypatch)
+    files[TOML] = files[TOML].replace(b"epoch", b"epoche")
+    with pytest.raises(LockFileError, match="schema 1 lacks or has what 2 cannot read: epoch: "):
+        Lock.parse(files, "lock/cpu")
+    monkeypatch.setattr(lock_header, "SCHEMA", 3)
+    with pytest.raises(LockFileError, match="is 1, this nightlock reads 2 and 3") as caught:
+        Lock.parse(files, "lock/cpu")
+    assert "nightlock lock" in caught.value.action
+    files[TOML] = files[TOML].replace(b"schema_version = 1", b"schema_version = 4")
+    with pytest.raises(LockFileError) as caught:
+        Lock.parse(files, "lock/cpu")
+    assert "use the newer nightlock" in caught.value.action
 
 
 @given(
