@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tomllib
@@ -18,9 +17,9 @@ from builder.core.debian_version import version_key
 from builder.core.debs import diff_debs
 from builder.core.lock import Lock, WheelPin
 from builder.core.wheel_target import WheelTarget, wheel_target
-from builder.edge import uv
 from builder.edge.project import read_lock, read_lock_folder, read_spec
 from builder.edge.store import Store
+from tests.support.installers import run_pip, run_uv
 from tests.support.schemas import breaches
 
 pytestmark = pytest.mark.network
@@ -29,7 +28,6 @@ ROOT = Path(__file__).parents[2]
 AMD64 = "linux/amd64"
 COMMITTED = ROOT / "lock/cpu"
 WHEELS, DEBS, META = (f"linux-amd64.{ending}" for ending in ("txt", "debs.txt", "meta.json"))
-CONFIGURED = ("PIP_", "UV_", "VIRTUAL_ENV")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -122,49 +120,13 @@ def target() -> WheelTarget:
 
 
 def pip(links: Path, requirements: Path) -> subprocess.CompletedProcess[str]:
-    """Run stock pip for the target, without any configuration."""
-    aim = target()
-    tags = sorted({(tag.abi, tag.platform) for tag in aim.ranks})
-    options = [
-        *(word for abi in sorted({abi for abi, _ in tags}) for word in ("--abi", abi)),
-        *(word for name in sorted({name for _, name in tags}) for word in ("--platform", name)),
-        *("--python-version", aim.python, "--implementation", "cp", "--only-binary", ":all:"),
-    ]
-    return installer(
-        [sys.executable, "-m", "pip", "--isolated", "install"], [*options], links, requirements
-    )
+    """Run stock pip for the image."""
+    return run_pip(target(), links, requirements)
 
 
 def uv_pip(links: Path, requirements: Path) -> subprocess.CompletedProcess[str]:
-    """Run stock uv for the target, without any configuration."""
-    aim = target()
-    options = ["--python-version", aim.python, "--python-platform", aim.uv_platform]
-    options += ["--python", sys.executable]
-    return installer([uv.program(), "--no-config", "pip", "install"], options, links, requirements)
-
-
-def installer(
-    program: list[str], options: list[str], links: Path, requirements: Path
-) -> subprocess.CompletedProcess[str]:
-    """Run either with the words that both know, as the lock's format promises."""
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(CONFIGURED)
-    }
-    return subprocess.run(
-        [
-            *program,
-            *("--require-hashes", "--no-deps", "--dry-run", "--no-index"),
-            *("--find-links", str(links), "-r", str(requirements)),
-            # Only with a folder of its own is another target allowed; a dry run writes nothing.
-            *("--target", str(links.with_name("nowhere"))),
-            *options,
-        ],
-        env={**environment, "PIP_CONFIG_FILE": os.devnull},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    """Run stock uv for the image."""
+    return run_uv(target(), links, requirements)
 
 
 def test_pip_takes_the_platform_file_as_it_is(links: Path) -> None:
