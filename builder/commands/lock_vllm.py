@@ -142,8 +142,8 @@ def _listed(workshop: Workshop, place: Place, package: str) -> list[Candidate]:
         raise NetworkError(
             f"the index {place} cannot be reached: {error.what}",
             subject=error.subject,
-            action="check the network and the proxy variables, or name a mirror: "
-            f"--index {place.name}=URL-or-folder, or PIP_INDEX_URL",
+            action=f"{error.action}; a mirror is named with --index {place.name}=URL-or-folder, or "
+            "PIP_INDEX_URL",
         ) from error
 
 

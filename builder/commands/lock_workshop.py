@@ -94,7 +94,7 @@ def read_offers(workshop: Workshop, package: str, index: Place) -> Bound:
             f"fits: {down.what}",
             subject=down.subject,
             action=(
-                "check the network and the proxy variables, or say where its wheels are: "
+                f"{down.action}; say where its wheels are with "
                 f"--index {index.name}=URL-or-folder, NIGHTLOCK_INDEX_"
                 f"{index.name.upper().replace('-', '_')}, or PIP_FIND_LINKS"
             ),

@@ -13,6 +13,7 @@ from builder.commands import doctor, export, fetch, lock
 from builder.core.settings import Settings
 from builder.edge import debs
 from builder.errors import NightlockError, NotOffered
+from tests.support.lockable import NO_FORGE
 from tests.support.tiny_lock import CLICK, TinyLock, clean, tiny_lock
 
 SECRET = "s3cret"  # noqa: S105 - what the tests look for
@@ -39,10 +40,12 @@ def configure(tiny: TinyLock, how: str, tmp_path: Path, monkeypatch: pytest.Monk
     user = f"robot:{SECRET}"
     if how == "settings":
         indexes = {"general": with_user(general, user), "pytorch-cpu": with_user(pytorch, user)}
-        tiny.project.settings = Settings(indexes=indexes)
+        tiny.project.settings = Settings(forges=NO_FORGE, indexes=indexes)
     elif how == "pip":
         monkeypatch.setenv("PIP_INDEX_URL", with_user(general, user))
-        tiny.project.settings = Settings(indexes={"pytorch-cpu": with_user(pytorch, user)})
+        tiny.project.settings = Settings(
+            forges=NO_FORGE, indexes={"pytorch-cpu": with_user(pytorch, user)}
+        )
     elif how == "netrc":
         (tmp_path / "netrc").write_text(f"machine 127.0.0.1 login robot password {SECRET}\n")
         monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
@@ -60,7 +63,7 @@ def configure(tiny: TinyLock, how: str, tmp_path: Path, monkeypatch: pytest.Monk
             "general": with_user(general, "robot"),
             "pytorch-cpu": with_user(pytorch, "robot"),
         }
-        tiny.project.settings = Settings(indexes=indexes)
+        tiny.project.settings = Settings(forges=NO_FORGE, indexes=indexes)
 
 
 def texts(folder: Path) -> dict[str, str]:
@@ -126,7 +129,7 @@ def test_wrong_credentials_are_said_without_them(tiny: TinyLock) -> None:
         "general": with_user(tiny.general.url, f"wrong:{SECRET}"),
         "pytorch-cpu": with_user(tiny.pytorch.url, f"wrong:{SECRET}"),
     }
-    tiny.project.settings = Settings(indexes=indexes)
+    tiny.project.settings = Settings(forges=NO_FORGE, indexes=indexes)
     with pytest.raises(NotOffered) as caught:
         lock.run(tiny.project.context, "tiny")
     assert "the server answers 401" in caught.value.what

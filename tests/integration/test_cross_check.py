@@ -25,6 +25,7 @@ from builder.edge.project import read_lock_folder
 from builder.edge.reach import open_indexes
 from builder.edge.store import Store
 from builder.errors import BadInput
+from tests.support.lockable import NO_FORGE
 from tests.support.tiny_lock import TinyLock, clean, tiny_lock
 from tests.support.wheels import make_wheel
 
@@ -100,7 +101,7 @@ def test_both_agree_with_a_sound_lock(
         "general": tiny.general.url.replace("http://", f"http://robot:{SECRET}@"),
         "pytorch-cpu": tiny.pytorch.url,
     }
-    tiny.project.settings = Settings(indexes=indexes)
+    tiny.project.settings = Settings(forges=NO_FORGE, indexes=indexes)
     tiny.general.requests.clear()
     outcome = cross_check(tiny, engine_context, method)
     assert outcome.ok

@@ -14,7 +14,7 @@ from builder.commands import lock as lock_recipe
 from builder.core.settings import Settings
 from tests.support.archive import LocalArchive
 from tests.support.index import FakeIndex, fake_index, serve
-from tests.support.lockable import Tiny, clean_machine
+from tests.support.lockable import NO_FORGE, Tiny, clean_machine
 from tests.support.tiny_disk import on_tiny_disk
 from tests.support.wheels import make_vllm, make_wheel
 
@@ -41,7 +41,10 @@ def index() -> Iterator[FakeIndex]:
 @pytest.fixture
 def tiny(tmp_path: Path, index: FakeIndex) -> Tiny:
     """Make a project that can be locked."""
-    project = Tiny(tmp_path, Settings(indexes={"general": index.url, "pytorch-cpu": index.url}))
+    project = Tiny(
+        tmp_path,
+        Settings(forges=NO_FORGE, indexes={"general": index.url, "pytorch-cpu": index.url}),
+    )
     project.spec("vllm==0.32.0", "torch==2.13.0", torch="pytorch-cpu")
     return project
 
@@ -57,7 +60,8 @@ from builder.core.places import Places
 from builder.core.settings import Settings
 from builder.output import Output
 places = Places.from_environment(os.environ)
-settings = Settings(indexes=dict.fromkeys(("general", "pytorch-cpu"), os.environ["INDEX"]))
+indexes = dict.fromkeys(("general", "pytorch-cpu"), os.environ["INDEX"])
+settings = Settings(forges={"vllm": "none"}, indexes=indexes)
 context = Context(
     project=Path(os.environ["PROJECT"]), places=places, settings=settings, output=Output()
 )

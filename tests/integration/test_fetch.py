@@ -19,7 +19,7 @@ from builder.edge import download
 from builder.edge.store import Store
 from builder.errors import DiskFull, HashMismatch, NetworkError, NotOffered, StaleLock
 from tests.support.index import FakeIndex, fake_index
-from tests.support.lockable import Tiny, clean_machine
+from tests.support.lockable import NO_FORGE, Tiny, clean_machine
 from tests.support.wheels import Wheel, make_vllm, make_wheel
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +47,10 @@ def index() -> Iterator[FakeIndex]:
 @pytest.fixture
 def tiny(tmp_path: Path, index: FakeIndex) -> Tiny:
     """Make a locked project with an empty store."""
-    project = Tiny(tmp_path, Settings(indexes={"general": index.url, "pytorch-cpu": index.url}))
+    project = Tiny(
+        tmp_path,
+        Settings(forges=NO_FORGE, indexes={"general": index.url, "pytorch-cpu": index.url}),
+    )
     project.spec("vllm==0.32.0", "torch==2.13.0", torch="pytorch-cpu")
     assert lock_recipe.run(project.context, "tiny").ok
     project.cache = "fresh"

@@ -17,7 +17,7 @@ from builder.edge import debs, download
 from builder.edge.project import read_lock
 from builder.errors import BadInput, HashMismatch, NetworkError, Refused, SpecError
 from tests.support.index import FakeIndex, fake_index
-from tests.support.lockable import DEB, Tiny
+from tests.support.lockable import DEB, NO_FORGE, Tiny
 from tests.support.wheels import make_vllm, make_wheel
 
 CLEAN = ("PIP_", "UV_", "VIRTUAL_ENV", "XDG_", "NETRC", "NIGHTLOCK_")
@@ -63,7 +63,9 @@ def pytorch() -> Iterator[FakeIndex]:
 @pytest.fixture
 def tiny(tmp_path: Path, general: FakeIndex, pytorch: FakeIndex) -> Tiny:
     """Make a project whose vLLM wants torch from one index and click from the other."""
-    settings = Settings(indexes={"general": general.url, "pytorch-cpu": pytorch.url})
+    settings = Settings(
+        forges=NO_FORGE, indexes={"general": general.url, "pytorch-cpu": pytorch.url}
+    )
     project = Tiny(tmp_path, settings)
     project.spec("vllm==0.32.0", "torch==2.13.0", torch="pytorch-cpu")
     return project

@@ -21,7 +21,7 @@ from builder.edge.store import Store
 from builder.errors import AptDrift, ToolMissing
 from tests.support.archive import LocalArchive
 from tests.support.index import FakeIndex, fake_index
-from tests.support.lockable import Tiny
+from tests.support.lockable import NO_FORGE, Tiny
 from tests.support.wheels import make_vllm, make_wheel
 
 AMD64 = "linux/amd64"
@@ -85,7 +85,9 @@ def drifting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Drifti
     # No base is made here, so the program that makes them is not fetched.
     monkeypatch.setattr(mmdebstrap, "find_mmdebstrap", lambda folder: folder)
     with fake_index(VLLM, TORCH, UV) as index:
-        settings = Settings(indexes={"general": index.url, "pytorch-cpu": index.url})
+        settings = Settings(
+            forges=NO_FORGE, indexes={"general": index.url, "pytorch-cpu": index.url}
+        )
         tiny = Tiny(tmp_path / "project", settings)
         tiny.spec("vllm==0.32.0", "torch==2.13.0", tools=("uv==0.13.9",), torch="pytorch-cpu")
         assert lock_recipe.run(tiny.context, "tiny").ok

@@ -18,7 +18,7 @@ from builder.edge import debs, download
 from builder.edge.project import read_lock
 from tests.support.elf import needing
 from tests.support.index import FakeIndex, fake_index
-from tests.support.lockable import DEB, Tiny
+from tests.support.lockable import DEB, NO_FORGE, Tiny
 from tests.support.wheels import VLLM_VERSION, Wheel, make_wheel
 
 SPEC = """
@@ -185,7 +185,7 @@ def cuda_project(root: Path) -> Iterator[CudaProject]:
     with fake_index(*family()) as general, fake_index() as home:
         general.json = True
         settings = Settings(
-            indexes={"general": general.url, "flashinfer": home.url}, forges={"vllm": "none"}
+            indexes={"general": general.url, "flashinfer": home.url}, forges=NO_FORGE
         )
         project = CudaProject(Tiny(root, settings), general, home)
         project.spec()

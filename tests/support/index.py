@@ -6,6 +6,7 @@ import base64
 import html
 import json
 import re
+import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -248,7 +249,9 @@ def _send(
 
 
 @contextmanager
-def serve(respond: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
+def serve(
+    respond: Callable[[BaseHTTPRequestHandler], None], *, tls: ssl.SSLContext | None = None
+) -> Iterator[str]:
     """Run a server on a free port of loopback; yields its `host:port`."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -257,7 +260,7 @@ def serve(respond: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
         def do_GET(self) -> None:
             try:
                 respond(self)
-            except (BrokenPipeError, ConnectionResetError):
+            except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
                 self.close_connection = True
 
         do_HEAD = do_GET  # noqa: N815
@@ -272,6 +275,10 @@ def serve(respond: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
             """Say nothing: clients that go away are part of the tests."""
 
     server = Server(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

@@ -37,6 +37,9 @@ tools = [{tools}]
 debian = "bookworm"
 """
 
+NO_FORGE = {"vllm": "none"}
+"""Setting of whoever must not ask the real one."""
+
 DEB = DebPin(
     name="tini",
     version="0.19.0-1",

@@ -13,7 +13,7 @@ import pytest
 from builder.core.settings import Settings
 from builder.edge import debs, download
 from tests.support.index import FakeIndex, fake_index
-from tests.support.lockable import DEB, Tiny
+from tests.support.lockable import DEB, NO_FORGE, Tiny
 from tests.support.wheels import make_vllm, make_wheel
 
 VLLM = make_vllm("0.32.0", requires=["torch==2.13.0", "click>=8"])
@@ -52,7 +52,9 @@ def tiny_lock(root: Path) -> Iterator[TinyLock]:
     """Make the project in a folder, and run its indexes."""
     with fake_index(VLLM, CLICK) as general, fake_index(TORCH) as pytorch:
         pytorch.hashes = False
-        settings = Settings(indexes={"general": general.url, "pytorch-cpu": pytorch.url})
+        settings = Settings(
+            forges=NO_FORGE, indexes={"general": general.url, "pytorch-cpu": pytorch.url}
+        )
         project = Tiny(root, settings)
         project.spec("vllm==0.32.0", "torch==2.13.0", torch="pytorch-cpu")
         yield TinyLock(project, general, pytorch)
