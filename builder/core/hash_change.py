@@ -132,11 +132,13 @@ def refusal(expected: Expected, arrived: Arrived, relock: str, *, subject: str) 
     return error
 
 
-def other_bytes(what: str, *, subject: str, action: str) -> HashMismatch:
+def other_bytes(
+    what: str, *, subject: str, action: str, key: str = "hash-mismatch"
+) -> HashMismatch:
     """Make the error, with its finding, where nothing tells the causes apart."""
     error = HashMismatch(what, subject=subject, action=action)
     error.findings = (
-        finding("hash-mismatch", subject=error.subject, evidence=error.what, action=error.action),
+        finding(key, subject=error.subject, evidence=error.what, action=error.action),
     )
     return error
 

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 
 import httpx
 
+from builder.core.hash_change import other_bytes
 from builder.core.lock import digest_of
 from builder.core.manifest import MEDIA_TYPES, ImageConfig, Manifest
 from builder.core.reference import ImageRef
 from builder.edge.registry_answer import UNUSABLE, bounded, expect, json_table, quoted
 from builder.edge.registry_connection import Connection
-from builder.errors import BadInput, HashMismatch, RegistryError
+from builder.errors import BadInput, RegistryError
 
 
 class Registry(Connection):
@@ -44,10 +45,11 @@ class Registry(Connection):
         found = digest_of(data)
         stated = ref.digest or response.headers.get("Docker-Content-Digest", "")
         if stated.startswith("sha256:") and stated != found:
-            raise HashMismatch(
+            raise other_bytes(
                 f"the registry sent bytes with digest {found}, not {stated}",
                 subject=str(ref),
                 action="a proxy or a damaged registry altered them; push the image again",
+                key="blob-damaged",
             )
         return Manifest.parse(data, response.headers.get("Content-Type", ""), str(ref))
 
@@ -99,10 +101,11 @@ class Registry(Connection):
         expect(response, str(ref), 201, 200, 202)
         stated = response.headers.get("Docker-Content-Digest", "")
         if stated.startswith("sha256:") and stated != manifest.digest:
-            raise HashMismatch(
+            raise other_bytes(
                 f"the registry stored {stated}, not {manifest.digest}",
                 subject=str(ref),
                 action="look at what the tag names now, and at what stands before the registry",
+                key="promotion-changes-digest",
             )
         return str(response.headers.get("OCI-Subject", ""))
 
@@ -118,10 +121,11 @@ class Registry(Connection):
         expect(response, subject, 200)
         data = bounded(response, subject)
         if digest_of(data) != digest:
-            raise HashMismatch(
+            raise other_bytes(
                 f"the registry sent bytes with digest {digest_of(data)}",
                 subject=subject,
                 action="a proxy or a damaged registry altered them; push the image again",
+                key="blob-damaged",
             )
         return data
 

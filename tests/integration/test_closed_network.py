@@ -82,7 +82,7 @@ def make_authority(folder: Path) -> tuple[Path, ssl.SSLContext]:
          "-addext", "basicConstraints=critical,CA:FALSE", "-CA", ca, "-CAkey", folder / "ca.key",
          "-keyout", folder / "server.key", "-out", certificate],
     ):  # fmt: skip
-        subprocess.run(argv, check=True, capture_output=True)
+        subprocess.run([str(word) for word in argv], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, folder / "server.key")
     return ca, context

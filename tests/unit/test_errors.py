@@ -1,9 +1,13 @@
-"""No error text has a password in it, whoever worded it."""
+"""No error text has a password in it; no error that has a key is without its finding."""
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 
+from builder import errors
 from builder.errors import BadInput, CommandFailed, redacted
 
 
@@ -31,3 +35,21 @@ def test_every_field_of_an_error_is_redacted() -> None:
     assert "s3cret" not in repr(error)
     assert "no https://index.example" == error.what
     assert ("https://index.example",) == (BadInput("x", subject=url).subject,)
+
+
+@pytest.mark.parametrize(
+    ("error", "makers"),
+    [
+        ("HashMismatch", {"hash_change.py", "indexes.py", "wheelhouse.py"}),
+        ("StaleLock", {"staleness.py"}),
+    ],
+)
+def test_what_has_a_key_is_made_where_its_finding_is(error: str, makers: set[str]) -> None:
+    """Nobody else raises it, so none is without a finding."""
+    found = {
+        path.name
+        for path in Path(errors.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == error
+    }
+    assert makers == found

@@ -89,17 +89,19 @@ def test_altered_bytes_are_refused() -> None:
         content=IMAGE.manifest[:-9],
         headers={"Docker-Content-Digest": IMAGE.digest, "Content-Type": OCI_MANIFEST},
     )
-    with client(FakeRegistry(faults=[lying])) as registry, pytest.raises(HashMismatch):
+    with client(FakeRegistry(faults=[lying])) as registry, pytest.raises(HashMismatch) as caught:
         registry.manifest(REF)
+    assert ["blob-damaged"] == [row.key for row in caught.value.findings]
 
 
-def test_a_registry_that_stores_other_bytes_is_noticed() -> None:
+def test_promotion_changes_digest_where_a_registry_stores_other_bytes() -> None:
     """The answer to a PUT names what was stored."""
     stored = httpx.Response(201, headers={"Docker-Content-Digest": "sha256:" + "0" * 64})
     with client(stocked()) as registry:
         manifest = registry.manifest(REF)
-    with client(FakeRegistry(faults=[stored])) as registry, pytest.raises(HashMismatch):
+    with client(FakeRegistry(faults=[stored])) as registry, pytest.raises(HashMismatch) as caught:
         registry.put_manifest(REF, manifest)
+    assert ["promotion-changes-digest"] == [row.key for row in caught.value.findings]
 
 
 def test_the_digest_is_found_without_its_header() -> None:
@@ -233,8 +235,9 @@ def test_blobs_are_checked() -> None:
         assert registry.has_blob(REF, digest)
         assert IMAGE.config == registry.blob(REF, digest)
         fake.blobs[digest] = b"{}"
-        with pytest.raises(HashMismatch):
+        with pytest.raises(HashMismatch) as caught:
             registry.blob(REF, digest)
+        assert ["blob-damaged"] == [row.key for row in caught.value.findings]
         del fake.blobs[digest]
         assert not registry.has_blob(REF, digest)
         with pytest.raises(RegistryError, match="BLOB_UNKNOWN"):
