@@ -1,8 +1,9 @@
-"""Verbs that look and prove: inspect, smoke."""
+"""Verbs that look and prove: audit, inspect, smoke."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -25,6 +26,33 @@ def inspect(
     from builder.commands import inspect as recipe  # noqa: PLC0415
 
     return recipe.run(context, ref, platform=platform)
+
+
+@verb("audit", needs_project=False, long=True)
+def audit(
+    context: Context,
+    lock: Annotated[
+        str, typer.Option("--lock", metavar="IMAGE", help="A lock, with the store's wheels.")
+    ] = "",
+    wheels: Annotated[
+        Path | None, typer.Option("--wheels", metavar="DIR", help="A folder of wheels.")
+    ] = None,
+    image: Annotated[
+        str, typer.Option("--image", metavar="REF", help="An image, or oci:DIR.")
+    ] = "",
+    target: Annotated[
+        list[str] | None, typer.Option("--target", metavar="GPU", help="As sm_120; repeatable.")
+    ] = None,
+    style: Annotated[
+        Literal["text", "json", "html"], typer.Option("--format", help="How to print the matrix.")
+    ] = "text",
+) -> Outcome[Any]:
+    """Say what a lock, wheels or an image hold: kernels, edits, strays, conflicts, secrets."""
+    from builder.commands import audit as recipe  # noqa: PLC0415
+
+    return recipe.run(
+        context, lock=lock, wheels=wheels, image=image, targets=target or (), format=style
+    )
 
 
 @verb("smoke", long=True)

@@ -31,8 +31,12 @@ class Content:
     """CUDA it was built with as `major.minor`, or `cpu` (torch: `torch/version.py`)."""
     libraries: tuple[str, ...] | None = None
     """Sonames its shared objects need (ELF NEEDED), as `libcudart.so.13`."""
+    users: tuple[tuple[str, str], ...] = ()
+    """Such a soname and one file that needs it, where that was kept."""
     glibc: str | None = None
     """Highest `GLIBC_x.y` its shared objects need, as `2.34`; `0` when they need none."""
+    glibc_user: str = ""
+    """A file that needs that glibc, where it was kept."""
     commit: str | None = None
     """Commit it says it was built from, without a leading `g` (`vllm/_version.py`)."""
 

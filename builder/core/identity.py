@@ -138,6 +138,8 @@ def _glibc(one: Distribution, target: Target) -> list[Finding]:
         return []
     says = f"tag says {promised}" if promised else "no manylinux tag"
     content = f"content needs {needed}" if needed is not None else "content was not measured"
+    if one.content.glibc_user:
+        content += f" ({one.content.glibc_user})"
     evidence = f"{says}, {content}, base has {target.glibc}"
     tagged = _pair(promised)
     if floor > base:

@@ -14,6 +14,15 @@ BUILD_ID = PREFIX + "build.id"
 BASE_DIGEST = PREFIX + "base.digest"
 """Given at build time: digest of base.tar, which a render without base does not know."""
 LOCK_DIGEST = PREFIX + "lock.digest"
+BASE = PREFIX + "base"
+"""Suite of a base that nightlock made: one layer."""
+IMAGE = PREFIX + "image"
+TARGETS = PREFIX + "targets"
+CUDA = PREFIX + "cuda"
+COMPANIONS = PREFIX + "companions"
+VLLM_PACKAGE = PREFIX + "vllm.package"
+VLLM_VERSION = PREFIX + "vllm.version"
+VLLM_COMMIT = PREFIX + "vllm.commit"
 
 _OCI = "org.opencontainers.image."
 
@@ -33,21 +42,21 @@ def image_labels(spec: ImageSpec, lock: Lock, platform: str) -> dict[str, str]:
         _OCI + "created": datetime.fromtimestamp(header.epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         _OCI + "base.name": header.base.image,
         _OCI + "base.digest": header.base.images.get(platform, ""),
-        PREFIX + "image": spec.name,
-        PREFIX + "vllm.package": header.vllm.package,
-        PREFIX + "vllm.version": header.vllm.version,
-        PREFIX + "vllm.commit": header.vllm.commit,
+        IMAGE: spec.name,
+        VLLM_PACKAGE: header.vllm.package,
+        VLLM_VERSION: header.vllm.version,
+        VLLM_COMMIT: header.vllm.commit,
         PREFIX + "channel": header.channel,
         PREFIX + "variant": header.vllm.variant,
-        PREFIX + "companions": json.dumps(
+        COMPANIONS: json.dumps(
             header.companions, sort_keys=True, separators=(",", ":"), ensure_ascii=False
         ),
         LOCK_DIGEST: lock.digest,
         PREFIX + "spec.digest": header.spec,
-        PREFIX + "base": header.base.debian,
+        BASE: header.base.debian,
         PREFIX + "base.debs": header.base.debs.get(platform, ""),
-        PREFIX + "targets": ",".join(spec.image.targets),
+        TARGETS: ",".join(spec.image.targets),
         PREFIX + "python": header.target.python,
-        PREFIX + "cuda": header.target.cuda,
+        CUDA: header.target.cuda,
     }
     return {name: labels[name] for name in sorted(labels) if labels[name]}

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from builder.core.accept import Accept, unknown_keys
 from builder.core.candidate import Candidate
 from builder.core.receipt import Receipt
 from builder.core.reference import build_of
@@ -33,6 +34,15 @@ class Policy(_Table):
     """images/policy.toml."""
 
     rule: Annotated[list[Rule], Field(min_length=1)]
+    accept: list[Accept] = []
+    """Findings that somebody has looked at."""
+
+    @field_validator("accept")
+    @classmethod
+    def _known(cls, rows: list[Accept]) -> list[Accept]:
+        if unknown := unknown_keys(rows):
+            raise ValueError(f"no finding has the key {', '.join(unknown)}")
+        return rows
 
     def rule_for(self, image: str, tag: str) -> Rule | None:
         """Find the first rule that names both."""

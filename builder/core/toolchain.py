@@ -119,6 +119,12 @@ def _list(distributions: Sequence[Distribution]) -> str:
     return ", ".join(one.spelled for one in sorted(distributions, key=lambda one: one.name))
 
 
+def _needed(one: Distribution, libraries: Sequence[str]) -> str:
+    """Name libraries, and for each a file that needs it."""
+    users = dict(one.content.users)
+    return ", ".join(name + (f" ({users[name]})" if name in users else "") for name in libraries)
+
+
 def _bindings(distributions: Sequence[Distribution], major: str) -> list[Finding]:
     there = [one for one in distributions if one.name in BINDINGS and one.parsed is not None]
     minors = {one.parsed.release[:2] for one in there if one.parsed is not None}
@@ -159,7 +165,7 @@ def check_majors(distributions: Sequence[Distribution], target: Target) -> list[
                 finding(
                     key,
                     subject=one.file or one.name,
-                    evidence=f"{one.spelled} needs {', '.join(needed)}; the image is CUDA "
+                    evidence=f"{one.spelled} needs {_needed(one, needed)}; the image is CUDA "
                     f"{target.cuda}",
                 )
             )

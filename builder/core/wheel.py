@@ -68,12 +68,17 @@ class WheelFacts:
     @property
     def commit(self) -> str:
         """Commit of vLLM as the wheel has it (an abbreviation), or empty."""
-        match = _COMMIT.search(self.version_file)
-        return match[1] if match else ""
+        return commit_in(self.version_file)
 
     @property
     def _raw(self) -> RawMetadata:
         return parse_email(self.metadata)[0]
+
+
+def commit_in(version_file: str) -> str:
+    """Return the commit (an abbreviation) that the text of `vllm/_version.py` names, or empty."""
+    match = _COMMIT.search(version_file)
+    return match[1] if match else ""
 
 
 def cuda_in(package: str, read: Callable[[str], str]) -> str | None:

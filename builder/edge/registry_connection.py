@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 from urllib.parse import urljoin
@@ -108,7 +109,7 @@ class Connection:
             except httpx.TransportError as error:
                 refused += isinstance(error, httpx.ConnectError) and "refused" in str(error)
                 if last or refused == REFUSALS:
-                    raise self._unreachable(error, subject) from error
+                    raise self.unreachable(error, subject) from error
                 wait = BACKOFF * 2 ** (attempt - 1)
             else:
                 if response.status_code not in _AGAIN or last:
@@ -131,7 +132,25 @@ class Connection:
         try:
             return self._send(method, path, subject, scope, headers, content)
         except httpx.TransportError as error:
-            raise self._unreachable(error, subject) from error
+            raise self.unreachable(error, subject) from error
+
+    @contextmanager
+    def stream(
+        self, path: str, *, subject: str, scope: str, headers: Mapping[str, str] = {}
+    ) -> Iterator[httpx.Response]:
+        """Ask once for something large, whose body the caller reads piece by piece.
+
+        Raises httpx.TransportError where another try may help, else RegistryError.
+        """
+        response = self._send("GET", path, subject, scope, headers, stream=True)
+        try:
+            yield response
+        finally:
+            response.close()
+
+    def pause(self, attempt: int) -> None:
+        """Wait before the next try of a read."""
+        self._pause(BACKOFF * 2 ** (attempt - 1))
 
     def _send(
         self,
@@ -141,6 +160,8 @@ class Connection:
         scope: str,
         headers: Mapping[str, str],
         content: bytes = b"",
+        *,
+        stream: bool = False,
     ) -> httpx.Response:
         """Send once; when asked who we are, say so and send again.
 
@@ -148,9 +169,14 @@ class Connection:
         """
 
         def send() -> httpx.Response:
-            return self._client.request(
+            request = self._client.build_request(
                 method, path, headers={**headers, **self._tokens.header(scope)}, content=content
             )
+            answer = self._client.send(request, stream=stream)
+            if stream and answer.is_error:
+                # Short, and whoever refuses reads what it says.
+                answer.read()
+            return answer
 
         try:
             response = send()
@@ -167,7 +193,8 @@ class Connection:
                 action="check the registry's address, and what stands between here and it",
             ) from error
 
-    def _unreachable(self, error: httpx.TransportError, subject: str) -> NetworkError:
+    def unreachable(self, error: httpx.TransportError, subject: str) -> NetworkError:
+        """Put a broken exchange into words."""
         advice = "check the network and the proxy settings, then try again"
         if is_loopback(self.host):
             advice = (

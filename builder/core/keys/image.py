@@ -101,6 +101,32 @@ KEYS: tuple[Key, ...] = (
         action="Revoke the credential, then rebuild without it; pass it at run time.",
     ),
     Key(
+        key="leftover-cache",
+        title="an installer's or a download's cache is in the image",
+        kind="build",
+        severity="warning",
+        cause="A build step wrote it and no step of the same layer removed it.",
+        action="Keep caches out of layers: a cache mount, or `--no-cache` and a removal in the "
+        "step that writes them.",
+    ),
+    Key(
+        key="object-unreadable",
+        title="a shared object's tables cannot be read",
+        kind="build",
+        severity="warning",
+        cause="The file is damaged, or was made by a tool that puts its tables where nobody else "
+        "does; what it needs is not known.",
+        action="Compare the file with the one its wheel has; look at it with `readelf -d`.",
+    ),
+    Key(
+        key="acceptance-expired",
+        title="an accepted finding is still there after its last day",
+        kind="release",
+        severity="error",
+        cause="images/policy.toml accepts it until a day that has passed.",
+        action="Mend what was accepted, or look at it again and move `until` in `[[accept]]`.",
+    ),
+    Key(
         key="model-incomplete",
         title="a checkpoint lacks files, or has some that are damaged",
         kind="boot",
