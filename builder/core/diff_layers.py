@@ -7,14 +7,34 @@ are compressed as layers are; the layer that holds the lock itself (below 1 MB) 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from builder.core.diff_result import Fact, LayerPull, Pull
-from builder.core.layers import to_pull
 from builder.core.lock import Lock, WheelPin
 
 
 def pulls(old: Lock, new: Lock, platforms: list[str]) -> list[Pull]:
     """Plan the pull of each platform that both locks have."""
     return [_pull(old, new, platform) for platform in platforms]
+
+
+def to_pull(
+    old: Sequence[Collection[str]], new: Sequence[Collection[str]], *, chained: bool = False
+) -> list[int]:
+    """Positions of the `new` layers that a host with the `old` ones lacks; contents are sha256s.
+
+    A layer is a function of its wheels alone, so one with the same wheels is there already,
+    wherever it stands. `chained`: only when all below it is the same as well (Docker's older
+    stores, moby's distribution/xfer).
+    """
+    here = [frozenset(content) for content in old]
+    wanted = [frozenset(content) for content in new]
+    if chained:
+        pairs = zip(here, wanted, strict=False)
+        first = next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(here), len(wanted)))
+        return list(range(first, len(wanted)))
+    known = set(here)
+    return [at for at, content in enumerate(wanted) if content not in known]
 
 
 def plan_facts(old: Lock, new: Lock, platforms: list[str]) -> list[Fact]:

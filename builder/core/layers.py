@@ -68,25 +68,6 @@ def group_names(groups: Groups) -> list[str]:
     return [f"group-{min(group)}" + ("-etc" if len(group) > 1 else "") for group in groups]
 
 
-def to_pull(
-    old: Sequence[Collection[str]], new: Sequence[Collection[str]], *, chained: bool = False
-) -> list[int]:
-    """Positions of the `new` layers that a host with the `old` ones lacks; contents are sha256s.
-
-    A layer is a function of its wheels alone, so one with the same wheels is there already,
-    wherever it stands. `chained`: only when all below it is the same as well (Docker's older
-    stores, moby's distribution/xfer).
-    """
-    here = [frozenset(content) for content in old]
-    wanted = [frozenset(content) for content in new]
-    if chained:
-        pairs = zip(here, wanted, strict=False)
-        first = next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(here), len(wanted)))
-        return list(range(first, len(wanted)))
-    known = set(here)
-    return [at for at, content in enumerate(wanted) if content not in known]
-
-
 def _kept(
     churn: Churn,
     previous: Sequence[Sequence[str]],

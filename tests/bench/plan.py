@@ -31,8 +31,9 @@ from pypi_simple import PyPISimple
 from uv import find_uv_bin
 
 from builder.core.churn import RATES, Kind, churn_of, wheels_of
+from builder.core.diff_layers import to_pull
 from builder.core.diff_metadata import requires_of
-from builder.core.layers import Groups, plan, to_pull
+from builder.core.layers import Groups, plan
 from builder.core.lock import PlatformLock, WheelPin
 from builder.core.pick import best
 from builder.core.resolve import parse_pylock

@@ -12,7 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from builder.core.churn import Churn, Wheel
-from builder.core.layers import group_names, plan, to_pull
+from builder.core.diff_layers import to_pull
+from builder.core.layers import group_names, plan
 from tests.support.churning import ALONE, BUDGETS, NAMES, SIZES, VLLM, by_name, churns, wheels
 
 
