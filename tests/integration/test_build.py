@@ -26,7 +26,8 @@ from builder.core.buildid import Invocation
 from builder.core.labels import BUILD_ID
 from builder.core.reference import ImageRef
 from builder.core.sbom import cyclonedx
-from builder.edge import buildx, files, process
+from builder.core.settings import DebianSettings
+from builder.edge import buildx, cosign, files, process
 from builder.edge.engine import Engine
 from builder.edge.project import read_lock_folder
 from builder.edge.referrers import content, referrers
@@ -487,3 +488,21 @@ def test_a_pulled_image_of_others_holds_no_lock(mini: Mini, tmp_path: Path) -> N
             diff.run(mini.context, name, str(mini.context.lock_folder("mini")))
     finally:
         mini.docker("rmi", name)
+
+
+def test_a_named_key_signs_image_and_documents(
+    mini: Mini, built: BuildResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A build that was there already is signed as well; a second time adds nothing."""
+    monkeypatch.setenv("COSIGN_PASSWORD", "")
+    tools = mini.context.places.cache / "tools"
+    program = cosign.find_cosign(tools) or cosign.unpack_cosign(tools, DebianSettings())
+    process.run([program, "generate-key-pair"], cwd=tmp_path)
+    key = str(tmp_path / "cosign.key")
+    for _ in range(2):
+        signed = build.run(mini.context, "mini", push=mini.repository.name, sign=key).result
+        assert {built.digest, *built.attached.values()} == set(signed.signed)
+        assert built.digest == signed.digest
+    seen = inspect.run(mini.context, built.reference).result
+    assert (1, {1}) == (seen.signatures, {file.signatures for file in seen.attached})
+    assert [] == built.signed

@@ -13,7 +13,9 @@ import pytest
 
 from builder.commands.context import Context
 from builder.commands.signer import Signer, open_signer
+from builder.commands.smoke_receipt import Post
 from builder.core.artifact import signature_tag
+from builder.core.candidate import Candidate
 from builder.core.reference import ImageRef
 from builder.core.settings import Settings, SigningSettings
 from builder.edge import cosign
@@ -22,6 +24,7 @@ from builder.edge.registry import Registry
 from builder.errors import BadInput, CommandFailed
 from tests.support.engine_client import forget
 from tests.support.registry import push, small_image
+from tests.support.report import BUILD, LOCK, make_report
 
 pytestmark = [pytest.mark.docker, pytest.mark.network]
 
@@ -158,6 +161,27 @@ def test_the_setting_names_a_key_below_the_project(
     assert made is not None
     assert (keys.folder / "theirs/cosign.pub").read_text() == made.public
     assert open_signer(replace(own, settings=Settings())) is None
+
+
+@pytest.mark.usefixtures("password")
+def test_a_receipt_is_signed_by_its_own_digest(
+    engine_context: Context, keys: Keys, ref: ImageRef
+) -> None:
+    """Who smokes signs what was proven; the image itself is not signed by that."""
+    candidate = Candidate(
+        ref=ref,
+        platform="linux/amd64",
+        image="cpu",
+        lock=LOCK,
+        build=BUILD,
+        vllm="0.32.0",
+        targets=("cpu",),
+    )
+    post = Post(context=engine_context, candidate=candidate, signer=signer(engine_context, keys))
+    post.take(make_report(digest=IMAGE.digest))
+    (digest,) = post.digests
+    assert 0 == keys.verify("ours", f"{ref.name}@{digest}").returncode
+    assert 0 != keys.verify("ours", ref.pinned).returncode
 
 
 def test_a_key_that_cannot_be_used_is_bad_input(
