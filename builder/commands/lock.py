@@ -286,6 +286,13 @@ def _make(
     with context.output.step("resolve", f"resolving {', '.join(pairs)}"):
         resolved = lock_jobs(context, workshop, jobs, chosen)
     resolver = ResolverTable(name="uv", version=uv.version())
+    for job in jobs:
+        if job.previous is not None and job.previous.header.resolver != resolver:
+            was = job.previous.header.resolver
+            context.output.note(
+                f"  {job.spec.name} was resolved by {was.name} {was.version}, now by "
+                f"{resolver.name} {resolver.version}"
+            )
     made = []
     for job in jobs:
         locked = resolved[job.spec.name]

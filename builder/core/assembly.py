@@ -195,7 +195,9 @@ def _content(locked: LockedPlatform, winners: Sequence[Winner]) -> PlatformLock:
         wheels=tuple(sorted(wheel.pin for wheel in locked.wheels)),
         debs=tuple(sorted(locked.debs)),
         meta={
-            wheel.pin.name: meta_row(wheel.facts, wheel.hash_from, wins.get(wheel.pin.name))
+            wheel.pin.name: meta_row(
+                wheel.facts, wheel.hash_from, wins.get(wheel.pin.name), version=wheel.pin.version
+            )
             for wheel in locked.wheels
         },
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from packaging.metadata import RawMetadata, parse_email
 
 from builder.core.contents import Contents
+from builder.core.distribution import parse_version
 
 VERSION_FILE = "vllm/_version.py"
 """Where vLLM's build writes its commit (setuptools-scm)."""
@@ -47,6 +48,11 @@ class WheelFacts:
     def requires_dist(self) -> list[str]:
         """Requirements, as METADATA spells and orders them."""
         return list(self._raw.get("requires_dist", []))
+
+    @property
+    def version(self) -> str:
+        """Version that METADATA says; empty where it says none."""
+        return self._raw.get("version", "")
 
     @property
     def requires_python(self) -> str:
@@ -101,12 +107,23 @@ def seconds(moment: tuple[int, int, int, int, int, int]) -> int:
 
 
 def meta_row(
-    facts: WheelFacts, hash_from: str, wins: Mapping[str, Sequence[str]] | None = None
+    facts: WheelFacts,
+    hash_from: str,
+    wins: Mapping[str, Sequence[str]] | None = None,
+    *,
+    version: str,
 ) -> Mapping[str, object]:
-    """Lay out one package's row of `meta.json`; `wins`: loser → paths it wins over that package."""
+    """Lay out one package's row of `meta.json`; `wins`: loser → paths it wins over that package.
+
+    `version` is the file name's; where METADATA says another one, that is what gets installed and
+    stands in the row (C14).
+    """
     won = {"wins": {loser: list(paths) for loser, paths in wins.items()}} if wins else {}
+    inside = facts.version
+    differs = inside and parse_version(inside) != parse_version(version)
     return {
         **won,
+        **({"metadata_version": inside} if differs else {}),
         "hash_from": hash_from,
         "licence": facts.licence,
         "requires_dist": facts.requires_dist,

@@ -13,7 +13,7 @@ from builder.commands.context import Outcome
 from builder.commands.lock_result import LockResult
 from builder.core.lock import Lock
 from builder.core.settings import Settings
-from builder.edge import debs, download
+from builder.edge import debs, download, uv
 from builder.edge.project import read_lock
 from builder.errors import BadInput, HashMismatch, NetworkError, Refused, SpecError
 from tests.support.index import FakeIndex, fake_index
@@ -125,6 +125,19 @@ def test_the_same_inputs_give_the_same_bytes(tiny: Tiny) -> None:
     lock(tiny)
     assert first == tiny.lock_files()
     assert "unchanged" == recipe.run(tiny.context, "tiny").result.of("tiny").change
+
+
+def test_another_resolver_is_named_and_makes_no_lock_stale(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C20: it is recorded; a newer uv may choose otherwise, so that it is another is said."""
+    lock(tiny)
+    was = read_lock(tiny.root, "tiny").header.resolver.version
+    monkeypatch.setattr(uv, "version", lambda: "99.1")
+    assert recipe.run(tiny.context, "tiny", check=True).ok
+    lock(tiny)
+    assert f"tiny was resolved by uv {was}, now by uv 99.1" in tiny.said.getvalue()
+    assert "99.1" == read_lock(tiny.root, "tiny").header.resolver.version
 
 
 def test_a_hostile_configuration_changes_no_byte(
@@ -295,15 +308,17 @@ def test_what_need_not_change_does_not(tiny: Tiny, general: FakeIndex) -> None:
     assert [("h11", "0.1", "0.2")] == [(c.name, c.old, c.new) for c in result.changes]
 
 
-def test_an_unknown_version_is_explained_in_words(tiny: Tiny) -> None:
+def test_an_unknown_version_is_explained_in_words(tiny: Tiny, general: FakeIndex) -> None:
     """The resolver's own explanation, without its drawing; of vLLM ours."""
     tiny.spec("vllm==0.32.0", "torch", "click==99", torch="pytorch-cpu")
     with pytest.raises(Refused) as caught:
         recipe.run(tiny.context, "tiny")
     assert (
-        "the requirements cannot be met: Because there is no version of click==99 and the image "
-        "depends on click==99." == caught.value.what
+        f"click==99: the image asks for it; general at {general.url} has 8.1.0 (the requirements "
+        "cannot be met: Because there is no version of click==99 and the image depends on "
+        "click==99.)" == caught.value.what
     )
+    assert ["dependency-on-no-index"] == [row.key for row in caught.value.findings]
     tiny.spec("vllm==0.99.0", "torch", torch="pytorch-cpu")
     with pytest.raises(Refused) as caught:
         recipe.run(tiny.context, "tiny")
@@ -443,6 +458,28 @@ def test_a_renamed_wheel_is_a_finding_and_nothing_is_written(
     assert (False, "refused") == (outcome.ok, outcome.result.of("tiny").change)
     assert ["filename-metadata-version-differ"] == [row.key for row in outcome.findings]
     assert not tiny.lock.exists()
+
+
+def test_filename_metadata_version_differ_by_the_label_alone(
+    tiny: Tiny, general: FakeIndex, pytorch: FakeIndex
+) -> None:
+    """C14: METADATA's version is what gets installed, so the lock has it too; a warning."""
+    for index in (general, pytorch):
+        index.wheels.pop(TORCH.file, None)
+    pytorch.add(
+        make_wheel(
+            "torch",
+            "2.13.0+cpu",
+            tag="cp311-cp311-manylinux_2_28_x86_64",
+            metadata_version="2.13.0",
+        )
+    )
+    outcome = recipe.run(tiny.context, "tiny")
+    assert [("filename-metadata-version-differ", "warning")] == [
+        (row.key, row.severity) for row in outcome.findings
+    ]
+    assert "2.13.0" == row(tiny, "torch")["metadata_version"]
+    assert "metadata_version" not in row(tiny, "click")
 
 
 def test_overrides_and_constraints_of_the_spec_count(tiny: Tiny, general: FakeIndex) -> None:
