@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from builder.core.hash_change import other_bytes
 from builder.core.lock import digest_of
 from builder.core.manifest import OCI_INDEX, Descriptor, Manifest
 from builder.edge.store import chunks
@@ -85,6 +86,9 @@ def _absent(path: Path) -> BadInput:
 
 
 def _damaged(path: Path, found: str) -> HashMismatch:
-    return HashMismatch(
-        f"the file's digest is {found}", subject=str(path), action="export the image again"
+    return other_bytes(
+        f"the file's digest is {found}",
+        subject=str(path),
+        action="export the image again",
+        key="blob-damaged",
     )

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import httpx
 
+from builder.core.hash_change import other_bytes
 from builder.core.reference import ImageRef
 from builder.edge.registry_answer import expect
 from builder.edge.registry_connection import ATTEMPTS, Connection
-from builder.errors import HashMismatch
 
 _PIECE = 1 << 20
 
@@ -46,8 +46,9 @@ def stream_blob(registry: Connection, ref: ImageRef, digest: str) -> Iterator[by
                 raise registry.unreachable(error, subject) from error
             registry.pause(attempt)
     if f"sha256:{hashed.hexdigest()}" != digest:
-        raise HashMismatch(
+        raise other_bytes(
             f"the registry sent bytes with digest sha256:{hashed.hexdigest()}",
             subject=subject,
             action="a proxy or a damaged registry altered them; push the image again",
+            key="blob-damaged",
         )

@@ -188,7 +188,7 @@ class Audited:
                 (place,) = [one for one in archive.namelist() if one.endswith("/METADATA")]
                 text = archive.read(place).decode()
             facts = WheelFacts(metadata=text, size=len(wheel.data), newest=0)
-            meta[str(name)] = meta_row(facts, "index")
+            meta[str(name)] = meta_row(facts, "index", version=str(version))
         spec = parse_spec(SPEC, "images/gpu/image.toml")
         lock = Lock(
             header=Header(
