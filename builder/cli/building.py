@@ -37,8 +37,20 @@ def build(
     builder: Builder = "",
     emulate: Emulate = False,
     sign: Sign = "",
+    bundle: Annotated[
+        Path | None,
+        typer.Option("--bundle", metavar="DIR", help="Take files from there: `fetch --bundle`."),
+    ] = None,
 ) -> Outcome[Any]:
     """Build, label, tag and push a candidate."""
     from builder.commands import build as recipe  # noqa: PLC0415
 
-    return recipe.run(context, image, push=push, builder=builder, emulate=emulate, sign=sign)
+    return recipe.run(
+        context,
+        image,
+        push=push,
+        builder=builder,
+        emulate=emulate,
+        sign=sign,
+        bundle=bundle,
+    )

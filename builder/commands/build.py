@@ -71,7 +71,7 @@ class BuildResult(Result):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
+class Job:
     """One build, decided."""
 
     plan: Plan
@@ -119,12 +119,14 @@ def run(
     platform: str = "",
     emulate: bool = False,
     sign: str = "",
+    bundle: Path | None = None,
 ) -> Outcome[BuildResult]:
     """Build one image and push it to the repository `push`, under its candidate tag alone.
 
     A build whose id the registry already holds is recognised and not done again. SBOM and
     provenance are attached to it; all three are signed where `sign` or a setting names a key.
-    Only with `emulate` is an image built for another architecture than the builder's own.
+    Only with `emulate` is an image built for another architecture than the builder's own. With
+    `bundle` the files come from that folder, which `fetch --bundle` wrote.
 
     Raises:
         StaleLock, SpecError, LockFileError: as `render`.
@@ -138,12 +140,16 @@ def run(
     started = time.monotonic()
     # First: a key that cannot be used must not show only after the build.
     signer = open_signer(context, sign)
+    if bundle is not None:
+        from builder.commands.bundle import take_in_bundle  # noqa: PLC0415 - it imports this
+
+        take_in_bundle(context, image, bundle)
     plan = plan_build(context, image, platform)
     engine = require_engine(context.places, context.settings, os.environ)
     repository = _repository(context, engine, image, push)
     builder = builder or context.settings.engine.builder
     _require_platform(engine, builder, plan, emulate=emulate)
-    job = _decide(context, engine, plan, repository, builder)
+    job = decide(context, engine, plan, repository, builder)
     folder = context.places.cache / "build" / f"{image}-{plan.platform.replace('/', '-')}"
     lock = folder.with_name(folder.name + ".lock")
     with Registry.open(repository.registry, os.environ) as registry:
@@ -216,14 +222,16 @@ def _repository(context: Context, engine: Engine, image: str, push: str) -> Imag
     return reference
 
 
-def _decide(
-    context: Context, engine: Engine, plan: Plan, repository: ImageRef, builder: str
-) -> _Job:
+def decide(context: Context, engine: Engine, plan: Plan, repository: ImageRef, builder: str) -> Job:
+    """Find base and builder, and with them the build id; nothing is built.
+
+    Raises Outside, EngineError, ToolMissing, and what making a base raises.
+    """
     base = find_or_make_base(context, plan)
     buildkit = buildx.read_version(engine, builder)
     rendered = plan.digests | {"base.tar": f"sha256:{base.sha256}"}
     identity = build_id(plan.lock.digest, rendered, buildkit)
-    return _Job(
+    return Job(
         plan=plan,
         base=base,
         target=repository.with_tag(candidate_tag(plan.spec, plan.lock.header, identity)),
@@ -233,7 +241,7 @@ def _decide(
     )
 
 
-def _build(context: Context, engine: Engine, job: _Job, folder: Path) -> None:
+def _build(context: Context, engine: Engine, job: Job, folder: Path) -> None:
     """Write the folder, build and push it, remember the digest; the folder goes in any case."""
     links = large_files(context, job.plan, job.base)
     _require_room(engine, job, links)
@@ -256,7 +264,7 @@ def _build(context: Context, engine: Engine, job: _Job, folder: Path) -> None:
     builds.write(context.places.state / "builds", record)
 
 
-def _require_room(engine: Engine, job: _Job, links: Mapping[str, Path]) -> None:
+def _require_room(engine: Engine, job: Job, links: Mapping[str, Path]) -> None:
     """Look before gigabytes are copied; of an engine or a builder elsewhere nothing is known."""
     data = None if job.builder else buildx.data_folder(engine)
     if data is None:
@@ -270,7 +278,7 @@ def _require_room(engine: Engine, job: _Job, links: Mapping[str, Path]) -> None:
     files.require_free(data, needed, f"building {job.plan.spec.name}")
 
 
-def _check(context: Context, job: _Job, manifest: Manifest, config: ImageConfig) -> None:
+def _check(context: Context, job: Job, manifest: Manifest, config: ImageConfig) -> None:
     """Refuse a tag that names something else than this build."""
     record = builds.read(context.places.state / "builds", job.build_id)
     said = config.labels.get(BUILD_ID, "none")
@@ -285,7 +293,7 @@ def _check(context: Context, job: _Job, manifest: Manifest, config: ImageConfig)
 
 
 def _result(
-    job: _Job,
+    job: Job,
     manifest: Manifest,
     config: ImageConfig,
     *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from pydantic import Field
 
@@ -15,6 +16,19 @@ from builder.core.staleness import refuse_stale
 from builder.edge import files
 from builder.edge import project as projects
 from builder.edge.store import Store
+
+
+class BundleRow(Result):
+    """One bundle that was written."""
+
+    folder: str
+    files: int
+    bytes: int
+    """Of all files; those that lie on the store's own disk are linked, and take no room."""
+    commands: dict[str, str]
+    """Platform → what builds it, run in its folder."""
+    digests: dict[str, str]
+    """Platform → digest the image has, where it was built here already."""
 
 
 class FetchResult(Result):
@@ -31,10 +45,16 @@ class FetchResult(Result):
     """Bytes of files that were in the store already."""
     indexes: dict[str, int] = Field(default_factory=dict)
     """Fetched files by the name of their index; `debian` for .debs."""
+    bundle: BundleRow | None = None
+    """What `--bundle` wrote."""
 
 
-def run(context: Context, image: str, *, lock: Lock | None = None) -> Outcome[FetchResult]:
+def run(
+    context: Context, image: str, *, lock: Lock | None = None, bundle: Path | None = None
+) -> Outcome[FetchResult]:
     """Fetch one image's files; `lock` is another lock than the project's own.
+
+    With `bundle` a folder is written from which the image can be built without a network.
 
     Raises StaleLock when the lock was made from another spec, HashMismatch when a source has other
     bytes than the lock names, NetworkError, AptDrift, DiskFull.
@@ -63,6 +83,12 @@ def run(context: Context, image: str, *, lock: Lock | None = None) -> Outcome[Fe
     _fetch_base_maker(context, lock, store)
     counts = Counter(pin.index for pin in missing_wheels)
     counts.update({"debian": len(missing_debs)} if missing_debs else {})
+    written = None
+    if bundle is not None:
+        # Imported late: it needs all that building needs.
+        from builder.commands.bundle import write_bundle  # noqa: PLC0415
+
+        written = write_bundle(context, image, bundle)
     result = FetchResult(
         image=image,
         lock=lock.digest,
@@ -71,6 +97,7 @@ def run(context: Context, image: str, *, lock: Lock | None = None) -> Outcome[Fe
         bytes_fetched=missing,
         bytes_present=total - missing,
         indexes=dict(sorted(counts.items())),
+        bundle=written,
     )
     return Outcome(result=result, text=_text(result))
 
@@ -146,6 +173,16 @@ def _bytes(pins: Iterable[WheelPin | DebPin]) -> int:
 
 
 def _text(result: FetchResult) -> str:
+    if result.bundle is None:
+        return _fetched(result)
+    row = result.bundle
+    return (
+        f"{_fetched(result)}\n{row.folder}: {row.files} files, {row.bytes / 1e6:,.0f} MB; its "
+        "README.md says how to build from it"
+    )
+
+
+def _fetched(result: FetchResult) -> str:
     if not result.bytes_fetched:
         return f"{result.image}: all {result.files} files are in the store"
     parts = ", ".join(f"{count} from {index}" for index, count in result.indexes.items())

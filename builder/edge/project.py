@@ -96,6 +96,22 @@ def read_spec(project: Path, name: str) -> ImageSpec:
     return spec
 
 
+def image_files(project: Path, name: str) -> dict[str, bytes]:
+    """Read what one image needs of images/, by its name there: its folder, templates, rules."""
+    images = project / "images"
+    found = [
+        *(images / name).rglob("*"),
+        *(images / "_shared").rglob("*"),
+        *(images / "profiles").glob("*.toml"),
+        images / "policy.toml",
+    ]
+    return {
+        path.relative_to(images).as_posix(): path.read_bytes()
+        for path in sorted(found)
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
 def lock_folder(project: Path, name: str) -> Path:
     """Where the lock of an image lies."""
     return project / "lock" / name

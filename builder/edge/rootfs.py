@@ -101,9 +101,14 @@ def make_base(
             sha256 = write_normalised(raw, scratch, debs)
             size = scratch.stat().st_size
             store.keep(scratch, sha256, "the root file system")
-        record = {"debs": debs_digest(debs), "normaliser": rootfs.VERSION, "sha256": sha256}
-        files.write(_record(debs, records), canonical_json({**record, "size": size}))
+        remember(debs, records, sha256, size)
     return Base(path=store.path(sha256), sha256=sha256, size=size, made=True)
+
+
+def remember(debs: Sequence[DebPin], records: Path, sha256: str, size: int) -> None:
+    """Note which tar of the store is the base of these .debs; `sha256` is bare hex."""
+    record = {"debs": debs_digest(debs), "normaliser": rootfs.VERSION, "sha256": sha256}
+    files.write(_record(debs, records), canonical_json({**record, "size": size}))
 
 
 def _record(debs: Sequence[DebPin], records: Path) -> Path:

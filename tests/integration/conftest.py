@@ -12,9 +12,10 @@ import pytest
 from builder.commands import build, release, smoke
 from builder.commands import engine as recipe
 from builder.commands.context import Context
-from builder.core.engine import EngineFolders
+from builder.core.engine import EngineFolders, engine_tools
 from builder.core.places import Places
 from builder.core.reference import ImageRef
+from builder.edge import tools as unpacking
 from builder.edge.engine import Engine, require_engine
 from builder.edge.machine import read_machine
 from builder.edge.project import read_settings
@@ -63,6 +64,23 @@ def engine(engine_context: Context) -> Iterator[Engine]:
     finally:
         if started:
             recipe.stop(engine_context, purge=fresh)
+
+
+@pytest.fixture(scope="session")
+def unpacked(engine_context: Context, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the engine's programs, unpacked once for all tests here."""
+    folders = EngineFolders(engine_context.places)
+    machine = read_machine(folders)
+    if not machine.debian:
+        pytest.skip("a private engine is unpacked from Debian's packages")
+    wanted = engine_tools(machine.codename, machine.glibc)
+    found = unpacking.find_tools(folders.tools, wanted)
+    if found is None:
+        top = tmp_path_factory.mktemp("unpacked")
+        found = unpacking.fetch_tools(
+            top / "tools", wanted, top / "apt", engine_context.settings.debian
+        )
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -19,16 +19,14 @@ import pytest
 
 from builder.commands import doctor
 from builder.commands.context import Context
-from builder.core.engine import EngineFolders, engine_tools
-from builder.edge import tools as unpacking
 from builder.edge.engine import Engine
-from builder.edge.machine import read_machine
 from tests.support.namespace import (
     Namespace,
-    client_environment,
     filtered,
     namespace,
     scratch_context,
+    share,
+    started,
 )
 
 pytestmark = [
@@ -48,23 +46,6 @@ CMD ["/usr/bin/sleep", "600"]
 """
 
 
-@pytest.fixture(scope="session")
-def unpacked(engine_context: Context, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the engine's programs, unpacked once for all tests here."""
-    folders = EngineFolders(engine_context.places)
-    machine = read_machine(folders)
-    if not machine.debian:
-        pytest.skip("a private engine is unpacked from Debian's packages")
-    wanted = engine_tools(machine.codename, machine.glibc)
-    found = unpacking.find_tools(folders.tools, wanted)
-    if found is None:
-        top = tmp_path_factory.mktemp("unpacked")
-        found = unpacking.fetch_tools(
-            top / "tools", wanted, top / "apt", engine_context.settings.debian
-        )
-    return found
-
-
 @pytest.fixture
 def inside(tmp_path: Path, unpacked: Path) -> Iterator[Namespace]:
     """Yield a namespace whose state folder holds the unpacked programs already."""
@@ -75,31 +56,11 @@ def inside(tmp_path: Path, unpacked: Path) -> Iterator[Namespace]:
     shutil.rmtree(state)
 
 
-def share(unpacked: Path, state: Path) -> None:
-    """Give a state folder the unpacked programs, without copying where that can be."""
-    own = state / "nightlock/engine/tools" / unpacked.name
-    shutil.copytree(unpacked, own, symlinks=True, copy_function=_link)
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError:
-        shutil.copy2(source, target, follow_symlinks=False)
-
-
 @pytest.fixture
 def context_folder(tmp_path: Path) -> Path:
     """Return a build context with `sleep` and its libraries."""
     sleep = Path("/usr/bin/sleep")
     return scratch_context(tmp_path / "context", sleep, DOCKERFILE)
-
-
-def started(inside: Namespace) -> tuple[dict[str, Any], Namespace]:
-    """Start an engine; return what it said, and the namespace with the client's environment."""
-    said = inside.nightlock("engine", "start")
-    extra = client_environment(said, inside.state)
-    return said, replace(inside, extra=extra)
 
 
 def occupy(said: dict[str, Any], client: Namespace, folder: Path) -> None:

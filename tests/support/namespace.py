@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -180,3 +181,23 @@ def client_environment(document: Mapping[str, Any], state: Path) -> dict[str, st
     """Environment of the client of a private engine, from what `engine start` said."""
     client = state / "nightlock/engine/client"
     return {"DOCKER_HOST": document["result"]["host"], "DOCKER_CONFIG": str(client)}
+
+
+def share(unpacked: Path, state: Path) -> None:
+    """Give a state folder the unpacked programs, without copying where that can be."""
+    own = state / "nightlock/engine/tools" / unpacked.name
+    shutil.copytree(unpacked, own, symlinks=True, copy_function=_link)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def started(inside: Namespace) -> tuple[dict[str, Any], Namespace]:
+    """Start an engine; return what it said, and the namespace with the client's environment."""
+    said = inside.nightlock("engine", "start")
+    extra = client_environment(said, inside.state)
+    return said, replace(inside, extra=extra)
