@@ -103,11 +103,18 @@ def plan(
 
 
 @verb("fetch", long=True)
-def fetch(context: Context, image: Image) -> Outcome[Any]:
-    """Fill the store with every file a lock names, verified."""
+def fetch(
+    context: Context,
+    image: Image,
+    bundle: Annotated[
+        Path | None,
+        typer.Option("--bundle", metavar="DIR", help="Also write all that a build needs there."),
+    ] = None,
+) -> Outcome[Any]:
+    """Fill the store with every file a lock names, verified; write an offline bundle."""
     from builder.commands import fetch as recipe  # noqa: PLC0415
 
-    return recipe.run(context, image)
+    return recipe.run(context, image, bundle=bundle)
 
 
 @verb("export")
@@ -150,8 +157,13 @@ def diff(
     image: Annotated[
         str, typer.Option("--image", metavar="NAME", help="Which lock of a bare revision.")
     ] = "",
+    files: Annotated[
+        bool, typer.Option("--files", help="Of two images, name the files too; reads layers.")
+    ] = False,
 ) -> Outcome[Any]:
-    """Say what changed between two locks: packages, commits, alarms, bytes to pull."""
+    """Say what changed between two locks or images: packages, commits, bytes to pull, files."""
     from builder.commands import diff as recipe  # noqa: PLC0415
 
-    return recipe.run(context, old, new, format=style, exit_code=exit_code, image=image)
+    return recipe.run(
+        context, old, new, format=style, exit_code=exit_code, image=image, files=files
+    )

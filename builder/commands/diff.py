@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from builder.commands.context import Context, Outcome
-from builder.commands.lock_source import read_source
-from builder.core.diff import compare
+from builder.commands.lock_source import is_image, read_source
+from builder.core.diff import between_images, compare
 from builder.core.diff_alarms import alarms
 from builder.core.diff_commits import PROJECTS, ends, with_history
 from builder.core.diff_result import Commit, CommitRange, DiffResult
 from builder.edge import git
-from builder.errors import BadInput, Outside
+from builder.errors import BadInput, LockFileError, Outside
 
 FORMATS = ("text", "markdown", "html")
 
@@ -26,9 +26,12 @@ def run(
     format: str = "text",  # noqa: A002 - the option's name
     exit_code: bool = False,
     image: str = "",
+    files: bool = False,
 ) -> Outcome[DiffResult]:
     """Compare two locks; each is a folder, a git revision of a lock, or an image.
 
+    Two images are compared by their locks and then layer by layer; their files too when the locks
+    do not explain the difference, since they are equal or not there, or when `files` asks for it.
     With `exit_code` the outcome is not ok when anything differs that changes an image.
 
     Raises:
@@ -42,21 +45,53 @@ def run(
             subject="--format",
             action=f"formats: {', '.join(FORMATS)}; --json prints the data",
         )
-    before, after = (read_source(context, text, image) for text in (old, new))
-    result = compare(before.lock, after.lock, names=(before.name, after.name))
-    result = result.model_copy(
-        update={
-            "old": result.old.model_copy(update={"revision": before.revision}),
-            "new": result.new.model_copy(update={"revision": after.revision}),
-            "commits": _with_histories(context, result.commits),
-        }
-    )
+    both = is_image(context, old) and is_image(context, new)
+    try:
+        result = _locks(context, old, new, image)
+    except LockFileError as error:
+        if not both:
+            raise
+        context.output.note(f"{error.subject}: {error.what}; the layers alone are compared")
+        result = between_images([], names=(old, new))
+    if both:
+        result = _with_images(context, result, old, new, files=files)
     return Outcome(
         result=result,
         text="" if context.output.json else _write(result, format),
         ok=result.same or not exit_code,
         findings=alarms(result),
     )
+
+
+def _locks(context: Context, old: str, new: str, image: str) -> DiffResult:
+    before, after = (read_source(context, text, image) for text in (old, new))
+    result = compare(before.lock, after.lock, names=(before.name, after.name))
+    return result.model_copy(
+        update={
+            "old": result.old.model_copy(update={"revision": before.revision}),
+            "new": result.new.model_copy(update={"revision": after.revision}),
+            "commits": _with_histories(context, result.commits),
+        }
+    )
+
+
+def _with_images(
+    context: Context, result: DiffResult, old: str, new: str, *, files: bool
+) -> DiffResult:
+    """Add what differs between the images themselves."""
+    # Imported late: locks in folders and revisions need no HTTP.
+    from builder.commands.diff_images import diff_images  # noqa: PLC0415
+
+    unexplained = result.old.lock == result.new.lock
+    try:
+        images = diff_images(context, old, new, read=files or unexplained)
+    except (BadInput, Outside) as error:
+        if not result.old.lock:
+            raise
+        context.output.note(f"{error.subject}: {error.what}; the locks alone are compared")
+        return result
+    same = result.same and all(image.same for image in images)
+    return result.model_copy(update={"images": images, "same": same})
 
 
 def _with_histories(context: Context, ranges: list[CommitRange]) -> list[CommitRange]:

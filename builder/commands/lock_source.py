@@ -19,6 +19,9 @@ FORMS = (
     "--image cpu), or an image (registry/repository:tag)"
 )
 
+LAYOUT = "oci:"
+"""Before the folder of an OCI layout."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
@@ -41,6 +44,12 @@ def read_source(context: Context, text: str, image: str = "") -> Source:
         LockFileError: there is a lock, but it is damaged.
 
     """
+    if text.startswith(LAYOUT):
+        raise LockFileError(
+            "the lock of an OCI layout is not read",
+            subject=text,
+            action="push the image to a registry and name it there",
+        )
     places = (Path(text), context.project / text) if text else ()
     folders = [place for place in places if place.is_dir()]
     for folder in folders:
@@ -55,6 +64,23 @@ def read_source(context: Context, text: str, image: str = "") -> Source:
         # No lock.toml in it: the reader says so.
         return Source(lock=read_lock_folder(folders[0]), name=text)
     return Source(lock=_image_lock(context, _reference(text)), name=text)
+
+
+def is_image(context: Context, text: str) -> bool:
+    """Whether `read_source` would look for an image of that name; an OCI layout is one too."""
+    if text.startswith(LAYOUT):
+        return True
+    if not text or any(place.is_dir() for place in (Path(text), context.project / text)):
+        return False
+    revision, _, path = text.partition(":")
+    known = git.find_commit(context.project, text)
+    if known or (path and git.find_commit(context.project, revision)):
+        return False
+    try:
+        _reference(text)
+    except BadInput:
+        return False
+    return True
 
 
 def _image_lock(context: Context, reference: ImageRef) -> Lock:

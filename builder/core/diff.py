@@ -16,6 +16,7 @@ from builder.core.diff_metadata import (
 )
 from builder.core.diff_packages import deb_changes, wheel_changes
 from builder.core.diff_result import DiffResult, Fact, PackageChange, Side
+from builder.core.image_diff_result import ImageDiff
 from builder.core.lock import Lock
 
 
@@ -48,6 +49,29 @@ def compare(old: Lock, new: Lock, *, names: tuple[str, str] = ("old", "new")) ->
         pulls=pulls(old, new, platforms),
     )
     return result.model_copy(update={"same": _same(result)})
+
+
+def between_images(images: list[ImageDiff], *, names: tuple[str, str]) -> DiffResult:
+    """Compare two images that hold no lock of ours: what differs is all in their layers."""
+    nothing = {"lock": "", "image": "", "channel": "", "vllm": "", "commit": ""}
+    return DiffResult(
+        old=Side(name=names[0], **nothing),
+        new=Side(name=names[1], **nothing),
+        same=all(image.same for image in images),
+        platforms=[image.platform for image in images],
+        platforms_added=[],
+        platforms_removed=[],
+        facts=[],
+        commits=[],
+        packages=[],
+        dropped=[],
+        requirements=[],
+        metadata=[],
+        debs=[],
+        tools=[],
+        pulls=[],
+        images=images,
+    )
 
 
 def _same(result: DiffResult) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from builder.core import image_diff_words as image_words
 from builder.core.diff_result import DiffResult, Dropped, DroppedBy
 from builder.core.finding import Finding
 from builder.core.keys import finding
@@ -11,7 +12,7 @@ from builder.core.keys import finding
 
 def alarms(result: DiffResult) -> tuple[Finding, ...]:
     """Judge a diff: other bytes under one name, missed packages, companions that went back."""
-    found = [*_rehashed(result), *_dropped(result), *_downgraded(result)]
+    found = [*_irreproducible(result), *_rehashed(result), *_dropped(result), *_downgraded(result)]
     return tuple(sorted(found, key=lambda alarm: alarm.severity != "error"))
 
 
@@ -24,6 +25,24 @@ def reason(user: DroppedBy) -> str:
         "extra-gone": f"{user.name} gets it through {user.through}, an extra that is gone",
         "extra-not-asked": f"{user.name} no longer asks for {user.through}, which brings it",
     }[user.why]
+
+
+def _irreproducible(result: DiffResult) -> Iterator[Finding]:
+    """Find two images of one build id, which covers all that goes into an image."""
+    for image in result.images:
+        if image.same or not image.build:
+            continue
+        layer = next(iter(image.layers), None)
+        first = image_words.value_line(image.config[0]) if image.config else "nothing in sight"
+        if layer is not None:
+            path = next(iter(layer.paths), None)
+            shown = image_words.path_line(path) if path else image_words.summary(layer)
+            first = f"{image_words.layer_title(layer)}: {shown}"
+        yield finding(
+            "not-reproducible",
+            subject=f"{result.old.name}, {result.new.name} ({image.platform})",
+            evidence=f"both have build id {image.build}, {image.old} is not {image.new}; {first}",
+        )
 
 
 def _rehashed(result: DiffResult) -> Iterator[Finding]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from builder.core import diff_words as words
+from builder.core import image_diff_words as image_words
 from builder.core.diff_alarms import alarms
 from builder.core.diff_commits import short_link
 from builder.core.diff_result import CommitRange, DiffResult, PackageChange, Pull
+from builder.core.image_diff_result import ImageDiff
 
 _FOLD_ABOVE = 12
 """Rows of a table that stay in sight."""
@@ -46,14 +48,15 @@ def markdown(result: DiffResult) -> str:
     )
     metadata = words.metadata_rows(result)
     parts.append(_section("Metadata", _table(("", "Change"), metadata), len(metadata)))
+    parts += [part for image in result.images for part in _image(image)]
     return "\n\n".join(part for part in parts if part)
 
 
 def _summary(result: DiffResult) -> str:
     lines = [_range(commits) for commits in result.commits]
-    if all(commits.project != "vllm" for commits in result.commits):
+    if result.old.lock and all(commits.project != "vllm" for commits in result.commits):
         lines.insert(0, f"**vllm** {_code(words.moved(result.old.vllm, result.new.vllm))}")
-    if result.same:
+    if result.same and result.old.lock:
         lines.append("nothing differs that changes an image")
     if result.platforms_added:
         lines.append(f"platforms added: {', '.join(result.platforms_added)}")
@@ -115,6 +118,22 @@ def _layers(pulls: Iterable[Pull]) -> list[tuple[str, ...]]:
         for pull in pulls
         for layer in sorted(pull.layers, key=lambda layer: -layer.bytes)
     ]
+
+
+def _image(image: ImageDiff) -> Iterator[str]:
+    yield f"#### {_text(image_words.title(image))}"
+    rows = [
+        (value.name, image_words.short(value.old), image_words.short(value.new))
+        for value in image.config
+    ]
+    yield _section("Config", _table(("", "Old", "New"), rows), len(rows))
+    for layer in image.layers:
+        lines = [f"- {_text(image_words.path_line(path))}" for path in image_words.shown(layer)]
+        if image_words.unshown(layer):
+            lines.append(f"- and {image_words.unshown(layer)} more")
+        title = _text(image_words.layer_title(layer))
+        yield f"**{title}**: {image_words.summary(layer)}"
+        yield _folded("Files", "\n".join(lines), len(lines))
 
 
 def _section(title: str, body: str, rows: int) -> str:

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from builder.core.document import Result
+from builder.core.image_diff_result import ImageDiff
 
 Kind = Literal["added", "removed", "upgraded", "downgraded", "re-hashed", "moved"]
 """`re-hashed`: same version and file name, other bytes. `moved`: same version, other file or index.
@@ -214,3 +215,5 @@ class DiffResult(Result):
     tools: list[PackageChange]
     """What builds need and images do not hold."""
     pulls: list[Pull]
+    images: list[ImageDiff] = Field(default_factory=list)
+    """Platforms of two images, layer by layer; none unless both sides are images."""

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from builder.core import diff_words as words
+from builder.core import image_diff_words as image_words
 from builder.core.diff_alarms import alarms
 from builder.core.diff_commits import short_link
 from builder.core.diff_result import (
@@ -15,6 +16,7 @@ from builder.core.diff_result import (
     Pull,
     RequirementChange,
 )
+from builder.core.image_diff_result import ImageDiff
 
 WIDTH = 80
 _MOST_LAYERS = 5
@@ -42,13 +44,14 @@ def text(result: DiffResult) -> str:
         _titled("Settings", facts),
         _titled("Requires-Dist", (line for row in result.requirements for line in _requires(row))),
         _titled("Metadata", metadata),
+        *(section for image in result.images for section in _image(image)),
     )
     return "\n\n".join("\n".join(section) for section in sections if section)
 
 
 def _head(result: DiffResult) -> list[str]:
     lines = _wrapped(words.headline(result), "")
-    if all(commits.project != "vllm" for commits in result.commits):
+    if result.old.lock and all(commits.project != "vllm" for commits in result.commits):
         lines += _wrapped(f"vllm {words.moved(result.old.vllm, result.new.vllm)}", "")
     lines += [
         part
@@ -60,7 +63,7 @@ def _head(result: DiffResult) -> list[str]:
         lines.append(f"platforms added: {', '.join(result.platforms_added)}")
     if result.platforms_removed:
         lines.append(f"platforms removed: {', '.join(result.platforms_removed)}")
-    if result.same:
+    if result.same and result.old.lock:
         lines.append("nothing differs that changes an image")
     return lines
 
@@ -105,6 +108,18 @@ def _requires(row: RequirementChange) -> Iterator[str]:
     yield f"{row.name} {words.moved(row.old, row.new)}"
     yield from (f"  - {line}" for line in words.requirement_lines(row.removed))
     yield from (f"  + {line}" for line in words.requirement_lines(row.added))
+
+
+def _image(image: ImageDiff) -> Iterator[list[str]]:
+    config = (image_words.value_line(value) for value in image.config)
+    yield _wrapped(image_words.title(image), "")
+    yield _titled("Config", config)
+    for layer in image.layers:
+        paths = [image_words.path_line(path) for path in image_words.shown(layer)]
+        if image_words.unshown(layer):
+            paths.append(f"and {image_words.unshown(layer)} more")
+        title = textwrap.shorten(image_words.layer_title(layer), WIDTH, placeholder=" …")
+        yield _titled(title, [image_words.summary(layer), *paths])
 
 
 def _titled(title: str, lines: Iterable[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from builder.core import amount
 from builder.core.diff_alarms import reason
 from builder.core.diff_result import (
     CommitRange,
@@ -26,6 +27,7 @@ MARKS: dict[Kind, str] = {
 }
 KINDS: tuple[Kind, ...] = ("re-hashed", "removed", "downgraded", "added", "upgraded", "moved")
 """In the order of what matters most to somebody who decides."""
+size = amount.size
 MOST_COMMITS = 40
 """Titles shown; the JSON document has all that were given."""
 
@@ -42,7 +44,8 @@ def moved(old: str, new: str) -> str:
 
 def silent(result: DiffResult) -> bool:
     """Whether there is nothing at all to say."""
-    return result.same and not result.facts and not result.metadata
+    images = any(not image.same for image in result.images)
+    return result.same and not result.facts and not result.metadata and not images
 
 
 def groups(result: DiffResult) -> list[tuple[str, list[PackageChange]]]:
@@ -65,14 +68,6 @@ def counts(changes: Iterable[PackageChange]) -> str:
     """Count changes by kind: `2 removed, 31 upgraded`."""
     kinds = [change.kind for change in changes]
     return ", ".join(f"{kinds.count(kind)} {kind}" for kind in KINDS if kind in kinds)
-
-
-def size(count: int) -> str:
-    """Spell bytes for people, in powers of ten."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
-            return f"{count / factor:.1f} {unit}"
-    return f"{count} bytes"
 
 
 def distance(commits: CommitRange) -> str:

@@ -30,7 +30,7 @@ def read_layer(
     """
     reading = _Reading()
     rest = iter(pieces)
-    for member, content in _members(rest, digest):
+    for member, content in members(rest, digest):
         stop.check()
         reading.take(member, content, stop)
     # What follows the archive's end is read too: whoever gives the pieces checks them at the last.
@@ -96,7 +96,7 @@ def read_some(
 ) -> dict[str, bytes]:
     """Read single files of a layer, those of at most `largest` bytes; others are left out."""
     found = {}
-    for member, content in _members(pieces, digest):
+    for member, content in members(pieces, digest):
         path = tidy(member.name)
         if path in wanted and member.isfile() and member.size <= largest:
             found[path] = b"".join(content)
@@ -105,15 +105,24 @@ def read_some(
     return found
 
 
-def _members(
+def members(
     pieces: Iterable[bytes], digest: str
 ) -> Iterator[tuple[tarfile.TarInfo, Iterator[bytes]]]:
+    """Yield each member of a layer's blob with the content it has, which is read at once or never.
+
+    The blob is read to its very end, also behind that of the tar: only then has whoever gives the
+    pieces seen all of it, and can tell whether its digest is right. Raises Refused when it is no
+    layer.
+    """
+    blob = iter(pieces)
     try:
-        with tarfile.open(fileobj=_Stream(_unpacked(iter(pieces))), mode="r|") as archive:
+        with tarfile.open(fileobj=_Stream(_unpacked(blob)), mode="r|") as archive:
             for member in archive:
                 yield member, _content(archive, member)
                 # Else the archive remembers every member it ever met.
                 archive.members = []  # type: ignore[attr-defined]
+        for _ in blob:
+            pass
     except _BROKEN as error:
         raise Refused(
             f"the layer cannot be read: {error}",

@@ -6,10 +6,7 @@ import gzip
 import io
 import json
 import tarfile
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -23,6 +20,7 @@ from builder.core.settings import Settings
 from builder.edge.project import write_lock
 from builder.errors import BadInput, LockFileError, RegistryError
 from builder.output import Output
+from tests.support.pages import serve
 from tests.support.repository import commit, run_git
 from tests.support.two_nightlies import (
     NEW_COMMIT,
@@ -208,37 +206,6 @@ def test_a_clone_without_the_commits_is_passed_over(tmp_path: Path) -> None:
 def _said(standing: Context) -> str:
     assert isinstance(standing.output.err, io.StringIO)
     return standing.output.err.getvalue()
-
-
-Pages = Mapping[str, tuple[int, str, bytes]]
-"""Path → status, media type, body."""
-
-
-@contextmanager
-def serve(pages: Pages) -> Iterator[str]:
-    """Serve pages on loopback; give the address without scheme."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, kind, body = pages.get(self.path, (404, "application/json", b"{}"))
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 FORGE = f"/api/v3/repos/vllm-project/vllm/compare/{OLD_COMMIT}...{NEW_COMMIT}"

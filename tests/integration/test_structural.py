@@ -11,7 +11,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from builder.commands import smoke
+from builder.commands import diff, smoke
 from builder.commands.smoke import SmokeResult
 from builder.core.boot import RUN_LABEL
 from builder.core.receipt import Receipt
@@ -99,10 +99,16 @@ def failures(result: SmokeResult) -> dict[str, str]:
     return {check.name: check.key for check in result.checks if check.status == "fail"}
 
 
-def test_every_fault_is_named(derive: object, engine: Engine, tmp_path: Path) -> None:
-    """What people do to images: a patch, a package more, less and older, a closed cache folder."""
+def test_every_fault_is_named(
+    derive: object, cpu_image: ImageHandle, engine: Engine, tmp_path: Path
+) -> None:
+    """What people do to images: a patch, a package more, less and older, a closed cache folder.
+
+    `diff` with the image it was built on says the same from outside.
+    """
     assert callable(derive)
-    outcome = smoke.run(smoke_context(tmp_path, engine), derive(FAULTS))
+    context, reference = smoke_context(tmp_path, engine), derive(FAULTS)
+    outcome = smoke.run(context, reference)
     assert not outcome.ok
     found = failures(outcome.result)
     assert {
@@ -122,6 +128,12 @@ def test_every_fault_is_named(derive: object, engine: Engine, tmp_path: Path) ->
         ("package-missing", "idna"),
         ("import-failed", "triton"),
     } <= named
+    layers = diff.run(context, cpu_image.reference, reference).result.images[0].layers
+    changed = {path.path for layer in layers for path in layer.paths}
+    assert ({"added"}, True) == (
+        {layer.reason for layer in layers},
+        f"{SITE}/vllm/patched.py".lstrip("/") in changed,
+    )
     # Nothing was booted: the gate comes first.
     assert ("structural", {"structural"}) == (outcome.result.kind, set(outcome.result.phases))
 
