@@ -7,6 +7,7 @@ import hashlib
 import importlib.util
 import json
 import py_compile
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ import pytest
 from builder.edge import probes
 from builder.runtime.probes import structural
 
+needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc here; images have it")
 SITE = "lib/python3/site-packages"
 
 
@@ -162,6 +164,38 @@ def test_a_program_that_is_not_there() -> None:
     """Its end says so."""
     ran = structural.run(["/no/such/program"], 1)
     assert (127, "/no/such/program: No such file or directory") == (ran["status"], ran["err"])
+
+
+@needs_gcc
+def test_a_machine_without_driver_gets_a_stand_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NVML names one GPU of the image's architecture, and libcuda is the toolkit's stub."""
+    stubs = tmp_path / "cuda/lib64/stubs"
+    stubs.mkdir(parents=True)
+    (stubs / "libcuda.so.1").touch()
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/before")
+    environment = structural.stand_in(["12.1a", "12.0f"], str(tmp_path))
+    assert environment is not None
+    assert f"{tmp_path}:{stubs}:/before" == environment["LD_LIBRARY_PATH"]
+    asks = (
+        "import ctypes; n = ctypes.CDLL('libnvidia-ml.so.1'); a, b = ctypes.c_int(), ctypes.c_int()"
+        "; print(n.nvmlInit_v2(), n.nvmlDeviceGetCount_v2(ctypes.byref(a)), a.value);"
+        "n.nvmlDeviceGetCudaComputeCapability(None, ctypes.byref(a), ctypes.byref(b));"
+        "print(a.value, b.value)"
+    )
+    ran = structural.run([sys.executable, "-c", asks], 60, environment)
+    assert "0 0 1\n12 1\n" == ran["out"], ran["err"]
+
+
+@pytest.mark.parametrize("architectures", [[], ["12.0f"]])
+def test_no_stand_in_without_a_toolkit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, architectures: list[str]
+) -> None:
+    """Other images run their programs as a user does."""
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert structural.stand_in(architectures, str(tmp_path)) is None
 
 
 def test_it_runs_as_one_argument() -> None:

@@ -11,7 +11,9 @@ judged here, and only the cache folder and /tmp are written to.
 from __future__ import annotations
 
 import base64
+import contextlib
 import csv
+import ctypes
 import email.parser
 import getpass
 import hashlib
@@ -24,7 +26,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 TYPE_CHECKING = False
@@ -123,13 +125,33 @@ say(code=sorted(code), library=str(path), asked=os.environ["FLASHINFER_CUDA_ARCH
 """
 
 
-def run(argv: Sequence[str], seconds: float) -> dict[str, Any]:
+# vLLM chooses its CUDA code by what NVML says, and `vllm --version` is refused on a machine of no
+# known kind. This says that there is one GPU, and what `vllm --version` asks besides.
+NVML = r"""
+int nvmlInit_v2(void) { return 0; }
+int nvmlInitWithFlags(unsigned flags) { return 0; }
+int nvmlShutdown(void) { return 0; }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = 1; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) { *device = 0; return 0; }
+int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor)
+{ *major = MAJOR; *minor = MINOR; return 0; }
+"""
+
+
+def run(
+    argv: Sequence[str], seconds: float, environment: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Run a program; `status` None says that it was stopped after `seconds`."""
     started = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
             with subprocess.Popen(
-                argv, stdout=out, stderr=err, stdin=subprocess.DEVNULL, start_new_session=True
+                argv,
+                stdout=out,
+                stderr=err,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env=environment,
             ) as child:
                 try:
                     status: int | None = child.wait(seconds)
@@ -148,6 +170,28 @@ def run(argv: Sequence[str], seconds: float) -> dict[str, Any]:
             "err": err.read().decode(errors="replace"),
             "seconds": round(time.monotonic() - started, 3),
         }
+
+
+def stand_in(architectures: Sequence[str], folder: str) -> dict[str, str] | None:
+    """Return an environment in which CUDA code can be loaded without a driver.
+
+    The toolkit's stub of libcuda, and an NVML compiled into `folder` that names one GPU of the
+    first architecture (`12.0f`). None where a driver is, or where there is no toolkit.
+    """
+    stubs = f"{os.environ.get('CUDA_HOME', '')}/lib64/stubs"
+    if not architectures or not os.path.exists(f"{stubs}/libcuda.so.1"):
+        return None
+    with contextlib.suppress(OSError):
+        ctypes.CDLL("libnvidia-ml.so.1")
+        return None
+    major, _, minor = architectures[0].rstrip("af").partition(".")
+    library = f"{folder}/libnvidia-ml.so.1"
+    argv = ["gcc", "-x", "c", "-", "-shared", "-fPIC", f"-DMAJOR={major}", f"-DMINOR={minor}"]
+    made = subprocess.run([*argv, "-o", library], input=NVML.encode(), check=False)
+    if made.returncode:
+        return None
+    found = [folder, stubs, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    return {**os.environ, "LD_LIBRARY_PATH": ":".join(found)}
 
 
 def surroundings() -> dict[str, Any]:
@@ -318,16 +362,22 @@ def main(plan: Mapping[str, Any]) -> dict[str, Any]:
     programs |= plan["commands"]
     programs["extension"] = [*python, PREFACE + EXTENSION]
     tree, cores = Tree(sys.prefix), _cores()
-    with ThreadPoolExecutor(max(cores, 2)) as pool:
-        ran = {
-            name: pool.submit(run, argv, float(plan["seconds"]))
-            for name, argv in list(programs.items())[:1]
-        }
+    # Libraries are loaded from it: /tmp may be mounted noexec.
+    caches = os.environ.get("XDG_CACHE_HOME", "")
+    with (
+        tempfile.TemporaryDirectory(dir=caches if os.path.isdir(caches) else None) as folder,
+        ThreadPoolExecutor(max(cores, 2)) as pool,
+    ):
+        driver = stand_in(plan["architectures"], folder)
+
+        def start(name: str) -> Future[dict[str, Any]]:
+            environment = driver if name in plan["commands"] else None
+            return pool.submit(run, programs[name], float(plan["seconds"]), environment)
+
+        longest, *others = programs
+        ran = {longest: start(longest)}
         looked = pool.submit(_timed, tree, cores)
-        ran |= {
-            name: pool.submit(run, argv, float(plan["seconds"]))
-            for name, argv in list(programs.items())[1:]
-        }
+        ran |= {name: start(name) for name in others}
         return {
             "schema": "nightlock/structural-probe/1",
             "surroundings": surroundings(),
