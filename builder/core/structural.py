@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from builder.core.audit.exceptions import PUBLISHED
 from builder.core.dockerfile import CACHE
 from builder.core.finding import Finding
 from builder.core.judge import Status, same_version
@@ -155,12 +156,19 @@ def _files(probe: Probe) -> Judged:
     """Every file is as its RECORD says, and nothing else is there."""
     look = probe.tree
     keys = {"edited": "file-edited", "missing": "file-edited", "stray": "file-stray"}
-    findings = []
+    findings, published = [], 0
+    # Where there are more than are named, nothing is excused.
+    named = sum(map(len, look.wrong.values())) == sum(look.counts.values())
     for kind, key in keys.items():
         for row in look.wrong.get(kind, []):  # type: ignore[call-overload]  # keys are its words
+            if named and row.sha256 in PUBLISHED:
+                published += 1
+                continue
             owner = f"{row.package}: " if row.package else ""
             findings.append(_found(key, row.path, f"{owner}{row.why}"))
     said = f"{look.files} files, {look.bytes / 1e6:,.0f} MB"
+    if published:
+        said += f" ({published} published with a RECORD of others)"
     if findings:
         counts = ", ".join(f"{count} {kind}" for kind, count in look.counts.items())
         return _fail("files", f"{counts} of {said}: {_sum(findings)}", findings, look.seconds)

@@ -67,6 +67,8 @@ class WrongFile(_Answer):
     path: str
     package: str
     why: str
+    sha256: str = ""
+    """Of the file that is there, where another was listed; bare hex."""
 
 
 class TreeLook(_Answer):

@@ -19,9 +19,10 @@ RUN --network=none --mount=type=bind,source=tools,target=/tools \
     python3 -m zipfile -e /tools/uv-0.13.9-py3-none-any.whl /opt/uv \
  && install -m 0755 /opt/uv/uv-0.13.9.data/scripts/uv /usr/local/bin/uv
 # A real virtual environment: .pth files work in its site directory (on PYTHONPATH they do not),
-# and Debian's own packages stay out of sight. Nobody activates it, PATH does.
+# and Debian's own packages stay out of sight. Nobody activates it, PATH does; and it is no part of
+# anybody's repository, which Python 3.13 thinks.
 RUN --network=none python3 -m venv --without-pip /opt/venv \
- && rm /opt/venv/bin/[aA]ctivate*
+ && rm -f /opt/venv/bin/[aA]ctivate* /opt/venv/.gitignore
 # No INSTALLER, REQUESTED or uv_cache.json (the last one holds a timestamp, and RECORD its hash);
 # one install at a time, so that of two wheels with one path the same one wins each time; the
 # cache lies beside the target, so that files are linked to it instead of being written twice.

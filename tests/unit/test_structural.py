@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from builder.core.audit.exceptions import PUBLISHED
 from builder.core.structural import Judged, unanswered
 from builder.core.structural_probe import Probe, question
 from tests.support.small_lock import AMD64, small_lock
@@ -132,6 +133,18 @@ def test_versions_are_compared_as_versions() -> None:
     said = changed("idna")
     said["packages"].append({"name": "IDNA", "version": "3.10.0"})
     assert {} == failed(judged(asked(), said))
+
+
+@pytest.mark.parametrize(("edited", "status"), [(1, "pass"), (2, "fail")])
+def test_a_file_that_was_published_so_is_not_edited(edited: int, status: str) -> None:
+    """A wheel whose own RECORD is wrong; unless more files differ than are named."""
+    known = next(iter(PUBLISHED))
+    row = {"path": "/opt/venv/a.so", "package": "codec", "why": "RECORD has x", "sha256": known}
+    said = answer()
+    said["tree"] |= {"counts": {"edited": edited}, "wrong": {"edited": [row]}}
+    rows = judged(asked(), said)
+    assert status == rows["files"].status
+    assert (status == "pass") == ("1 published with a RECORD of others" in rows["files"].reason)
 
 
 def test_file_edited_and_file_stray() -> None:

@@ -310,7 +310,8 @@ class Tree:
         self.bytes += length
         got = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
         if got != wanted:
-            self._note("edited", Path(place), name, f"RECORD has {wanted}, the file has {got}")
+            why = f"RECORD has {wanted}, the file has {got}"
+            self._note("edited", Path(place), name, why, digest.hex() if kind == "sha256" else "")
         elif size and int(size) != length:
             self._note("edited", Path(place), name, f"RECORD has {size} bytes, it has {length}")
 
@@ -339,11 +340,11 @@ class Tree:
             target in self.owners or any(name.startswith(target + "/") for name in self.owners)
         )
 
-    def _note(self, kind: str, place: Path, package: str, why: str) -> None:
+    def _note(self, kind: str, place: Path, package: str, why: str, sha256: str = "") -> None:
         self._counts[kind] = self._counts.get(kind, 0) + 1
         rows = self._wrong.setdefault(kind, [])
         if len(rows) < SHOWN:
-            rows.append({"path": str(place), "package": package, "why": why})
+            rows.append({"path": str(place), "package": package, "why": why, "sha256": sha256})
 
 
 def _timed(tree: Tree, workers: int) -> dict[str, Any]:
