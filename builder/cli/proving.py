@@ -1,4 +1,4 @@
-"""Verbs that look and prove: audit, inspect, smoke."""
+"""Verbs that look, prove and explain a failure: audit, inspect, smoke, diagnose."""
 
 from __future__ import annotations
 
@@ -80,3 +80,23 @@ def smoke(
         junit_file=junit,
         structural_only=structural_only,
     )
+
+
+@verb("diagnose", needs_project=False)
+def diagnose(
+    context: Context,
+    log: Annotated[
+        str, typer.Argument(metavar="LOG", help="A file, - for stdin, or container:NAME.")
+    ] = "",
+    container: Annotated[
+        str, typer.Option("--container", metavar="NAME", help="Read a container's log.")
+    ] = "",
+    signatures: Annotated[
+        list[Path] | None,
+        typer.Option("--signatures", metavar="FILE", help="More signatures, asked first."),
+    ] = None,
+) -> Outcome[Any]:
+    """Name the root cause in a log: evidence, cause, action."""
+    from builder.commands import diagnose as recipe  # noqa: PLC0415
+
+    return recipe.run(context, log, container=container, signatures=tuple(signatures or ()))

@@ -56,6 +56,8 @@ class Settings(_Table):
     `https://forge.example/api/v3/repos/OWNER/NAME`, the folder of a clone, or `none`."""
     registry: str = ""
     """Repository prefix that images are pushed to, as `registry.example/team`."""
+    signatures: list[str] = []
+    """Files with more signatures for `diagnose` and smoke, the ones that count first."""
     threads: Annotated[int, Field(ge=1, le=64)] = 8
     """Downloads at once."""
 

@@ -253,6 +253,27 @@ KEYS: tuple[Key, ...] = (
         seen="vllm-project/vllm#50067",
     ),
     Key(
+        key="gpu-out-of-memory",
+        title="GPU memory ran out",
+        kind="boot",
+        severity="error",
+        cause="Weights, the KV cache or a request need more than the card has or than "
+        "--gpu-memory-utilization leaves; where the log stood says which.",
+        action="While loading: more GPUs or a smaller quantisation. In profiling: a shorter "
+        "--max-model-len. While serving: a lower --gpu-memory-utilization or --max-num-seqs.",
+        seen="noonghunna/club-3090#32 vllm-project/vllm#14095",
+    ),
+    Key(
+        key="no-gpu-visible",
+        title="the container sees no GPU",
+        kind="boot",
+        severity="error",
+        cause="It was started without --gpus or a CDI device, the GPU named by "
+        "CUDA_VISIBLE_DEVICES does not exist, or the driver's nodes were not there yet.",
+        action="Run `nvidia-smi` in the container; start it with --gpus or the CDI device of this "
+        "host.",
+    ),
+    Key(
         key="triton-shared-memory",
         title="a Triton kernel wants more shared memory than the GPU has",
         kind="boot",
