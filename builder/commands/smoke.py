@@ -11,11 +11,12 @@ from pathlib import Path
 
 from builder.commands import smoke_structural
 from builder.commands.context import Context, Outcome
+from builder.commands.diagnose import causes_in
 from builder.commands.signer import open_signer
 from builder.commands.smoke_phases import Session
 from builder.commands.smoke_receipt import Post
 from builder.commands.smoke_structural import Gate
-from builder.core.boot import BootPlan, recognise
+from builder.core.boot import BootPlan
 from builder.core.candidate import Candidate
 from builder.core.document import Result
 from builder.core.finding import Finding
@@ -216,8 +217,7 @@ def _smoke(context: Context, this: _Run) -> tuple[SmokeReport, Path, BootFailed 
             _boot(this, session, log)
         except BootFailed as error:
             failure = error
-            lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-            found = recognise((line.partition(" ")[2] for line in lines), pinned)
+            found = causes_in(context, log, pinned, failure.what)
             failure.findings = found or _unnamed(session, failure, pinned)
             failure.action = f"read {folder / 'server.log'}"
         report = _report(this, session, failure)

@@ -1,14 +1,10 @@
-"""A boot as data: how a container is started, how it ended, what its log says about the cause."""
+"""A boot as data: how a container is started, and how it ended."""
 
 from __future__ import annotations
 
-import re
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-
-from builder.core.finding import Finding
-from builder.core.keys import finding
 
 RUN_LABEL = "org.nightlock.run"
 """On every container of ours: the id of the boot."""
@@ -91,31 +87,3 @@ class Owner:
         if len(parts) != 4 or not (parts[2].isdigit() and parts[3].isdigit()):
             return None
         return cls(boot=parts[0], space=parts[1], pid=int(parts[2]), started=int(parts[3]))
-
-
-_SIGNATURES = {
-    "shm-too-small": (
-        r"Insufficient space in /dev/shm|Error while creating shared memory segment /dev/shm"
-    ),
-    "hf-offline": (
-        r"OfflineModeIsEnabled|IncompleteSnapshotError|offline mode is enabled|"
-        r"HFValidationError|Repo id must be in the form|Can't load the configuration of|"
-        r"Invalid repository ID or local directory"
-    ),
-    "entrypoint-form": r"error: unrecognized arguments: (?:serve\b|/)",
-    "flag-and-env-drift": r"error: (?:unrecognized arguments: -|argument --\S+: )",
-    "non-root-user": r"PermissionError: \[Errno 13\] Permission denied",
-}
-"""Finding key → what a line says when it names that cause."""
-
-
-def recognise(lines: Iterable[str], subject: str) -> tuple[Finding, ...]:
-    """Name the causes that a failed boot's log shows; the first line of each is the evidence."""
-    found: dict[str, Finding] = {}
-    for line in lines:
-        for key, pattern in _SIGNATURES.items():
-            if key not in found and re.search(pattern, line):
-                found[key] = finding(
-                    key, subject=subject, evidence=line.strip()[:500], severity="error"
-                )
-    return tuple(found.values())

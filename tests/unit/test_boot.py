@@ -1,4 +1,4 @@
-"""A boot as data: ends in words, owners, causes in a log."""
+"""A boot as data: ends in words, owners."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from builder.core.boot import Exit, Owner, recognise
+from builder.core.boot import Exit, Owner
 from builder.edge.owner import is_dead, this_process
 
 
@@ -49,54 +49,3 @@ def test_an_owner_is_dead_only_for_certain() -> None:
     assert not is_dead(replace(me, space="pid:[1]", pid=2**22 + 1), same_machine=True)
     assert not is_dead(replace(me, boot="other"), same_machine=False)
     assert is_dead(replace(me, boot="other"), same_machine=True)
-
-
-@pytest.mark.parametrize(
-    ("line", "key"),
-    [
-        (
-            "(EngineCore pid=91) RuntimeError: Insufficient space in /dev/shm: 160 MiB required",
-            "shm-too-small",
-        ),
-        (
-            "Worker_TP1: Error while creating shared memory segment /dev/shm/nccl-aB (size 734)",
-            "shm-too-small",
-        ),
-        (
-            "huggingface_hub.utils._http.OfflineModeIsEnabled: Cannot reach https://x: offline",
-            "hf-offline",
-        ),
-        ("huggingface_hub.errors.IncompleteSnapshotError: x", "hf-offline"),
-        (
-            "huggingface_hub.errors.HFValidationError: Repo id must use alphanumeric chars, '-'.",
-            "hf-offline",
-        ),
-        ("api_server.py: error: unrecognized arguments: /root/models/x", "entrypoint-form"),
-        ("vllm: error: unrecognized arguments: serve /models/x", "entrypoint-form"),
-        ("vllm: error: unrecognized arguments: --disable-log-requests", "flag-and-env-drift"),
-        ("api_server.py: error: argument --dtype: invalid choice: 'x'", "flag-and-env-drift"),
-    ],
-)
-def test_a_cause_is_recognised_among_other_lines(line: str, key: str) -> None:
-    """Whatever stands before it; its line is the evidence, once."""
-    noise = [
-        "INFO starting",
-        "RuntimeError: Engine core initialization failed. See root cause above.",
-    ]
-    (finding,) = recognise([noise[0], line, line, noise[1]], "image")
-    assert (key, "error", line, "image") == (
-        finding.key,
-        finding.severity,
-        finding.evidence,
-        finding.subject,
-    )
-
-
-def test_a_sound_or_unknown_log_names_no_cause() -> None:
-    """Nothing is guessed."""
-    lines = [
-        "INFO 11-30 [api_server.py:1] vLLM API server version 0.32.0",
-        "Segmentation fault (core dumped)",
-        "RuntimeError: Engine core initialization failed. See root cause above.",
-    ]
-    assert () == recognise(lines, "image")
