@@ -1,4 +1,4 @@
-"""Verbs around run files: lint."""
+"""Verbs around run files: run, outdated, lint."""
 
 from __future__ import annotations
 
@@ -8,9 +8,92 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from builder.cli.app import verb
+from builder.errors import BadInput
 
 if TYPE_CHECKING:
     from builder.commands.context import Context, Outcome
+
+
+@verb("run", needs_project=False)
+def run(
+    context: Context,
+    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="In images/profiles/.")] = "",
+    image: Annotated[
+        str, typer.Option("--image", metavar="REF", help="What to run; a tag is pinned.")
+    ] = "",
+    form: Annotated[
+        Literal["docker", "compose", "systemd", "quadlet", "kubernetes"],
+        typer.Option("--format", help="What to write."),
+    ] = "docker",
+    model: Annotated[
+        str, typer.Option("--model", metavar="DIR", help="The checkpoint, on the host.")
+    ] = "",
+    gpus: Annotated[
+        str, typer.Option("--gpus", metavar="N|UUID,...", help="Which; default: as many as needed.")
+    ] = "",
+    cdi: Annotated[bool, typer.Option("--cdi", help="Give GPUs by CDI names.")] = False,
+    host: Annotated[
+        list[str] | None,
+        typer.Option("--host", metavar="NAME", help="In images/profiles/hosts/ (repeatable)."),
+    ] = None,
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="Of container, unit, deployment.")
+    ] = "",
+    env_file: Annotated[
+        str,
+        typer.Option("--env-file", metavar="FILE", help="Secrets, on the host; a Secret's name."),
+    ] = "",
+    bind: Annotated[
+        str, typer.Option("--bind", metavar="ADDR", help="Where the port is published.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="On the host.")
+    ] = 0,
+    mount: Annotated[
+        list[str] | None,
+        typer.Option("--mount", metavar="SRC:DST[:ro]", help="One more (repeatable)."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write there, not to stdout.")
+    ] = None,
+    update: Annotated[
+        Path | None,
+        typer.Option("--update", metavar="FILE", help="Move this file's digest, nothing else."),
+    ] = None,
+) -> Outcome[Any]:
+    """Write a run file pinned to a digest, or move the digest of one."""
+    from builder.commands import run as recipe  # noqa: PLC0415
+
+    if update is not None:
+        return recipe.update(context, update, image=image)
+    if not profile or not image:
+        raise BadInput(
+            "a profile and --image REF are needed",
+            action="`nightlock run PROFILE --image REF`, or `nightlock run --update FILE`",
+        )
+    choice = recipe.Choice(
+        model=model,
+        gpus=gpus,
+        cdi=cdi,
+        hosts=tuple(host or ()),
+        name=name,
+        env_file=env_file,
+        bind=bind,
+        port=port,
+        mounts=tuple(mount or ()),
+    )
+    return recipe.run(context, profile, image=image, form=form, choice=choice, out=out)
+
+
+@verb("outdated", needs_project=False)
+def outdated(
+    context: Context,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Run files.")],
+) -> Outcome[Any]:
+    """Say which run files lag behind the tag they follow, and by what."""
+    from builder.commands import outdated as recipe  # noqa: PLC0415
+
+    return recipe.run(context, *files)
 
 
 @verb("lint", needs_project=False)

@@ -24,6 +24,8 @@ class ModelTable(_Table):
     """On this machine, relative to the project; empty where the image or a volume has it."""
     mount: Annotated[str, Field(pattern=r"^/.+")] = "/model"
     """Where the container sees it, read-only."""
+    repository: str = ""
+    """What the folder holds, by its public name; said to the operator, never fetched."""
 
 
 class ServerTable(_Table):
@@ -57,6 +59,25 @@ class Deadlines(_Table):
     """Each check that has no `deadline` of its own."""
     stop: Seconds = 30
     """After SIGTERM, before SIGKILL."""
+
+
+class RunTable(_Table):
+    """`[run]`: how the profile is deployed."""
+
+    gpus: Annotated[int, Field(ge=0, le=64)] = 0
+    startup: Seconds | None = None
+    """What the first start may take; unset, the deadline of /health. Every limit of a run file
+    follows from it."""
+
+
+class HostProfile(_Table):
+    """`images/profiles/hosts/NAME.toml`: what one kind of host needs, whatever it serves (C42)."""
+
+    description: str
+    reason: str
+    """Why, for the head of the run file."""
+    environment: dict[str, str] = {}
+    arguments: list[str] = []
 
 
 class ExpectedCall(_Table):
@@ -153,6 +174,7 @@ class Profile(_Table):
     """Kind of the receipt that a pass earns."""
     model: ModelTable = ModelTable()
     server: ServerTable = ServerTable()
+    run: RunTable = RunTable()
     deadlines: Deadlines = Deadlines()
     check: Annotated[list[Check], Field(min_length=1)]
 
@@ -178,6 +200,11 @@ class Profile(_Table):
         content = {"profile": self.model_dump(mode="json"), "model": model}
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return digest_of(text.encode())
+
+
+def parse_host(text: str, path: str) -> HostProfile:
+    """Parse a host profile; every problem of the file in one SpecError, with key paths."""
+    return parse_toml(HostProfile, text, path)
 
 
 def parse_profile(text: str, path: str) -> Profile:

@@ -9,7 +9,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.core.profile import Profile, parse_profile
+from builder.core.profile import HostProfile, Profile, parse_host, parse_profile
 from builder.core.release import Policy, parse_policy
 from builder.edge import files
 from builder.errors import BadInput, SpecError
@@ -32,13 +32,22 @@ class BoundProfile:
     """Of profile and checkpoint: what a pass was about."""
 
 
-def read_profile(project: Path, name: str) -> BoundProfile:
-    """Read images/profiles/NAME.toml and look at its checkpoint.
+def load_profile(project: Path, name: str) -> tuple[Profile, Path]:
+    """Read images/profiles/NAME.toml alone, and say where it lies.
 
-    Raises BadInput for an unknown name, SpecError for a bad file or a checkpoint that is not there
-    or cannot be read.
+    Raises BadInput for an unknown name, SpecError for a bad file.
     """
-    place = project / "images" / "profiles"
+    path = _named(project / "images" / "profiles", name)
+    return parse_profile(_text(path), str(path)), path
+
+
+def load_host(project: Path, name: str) -> HostProfile:
+    """Read images/profiles/hosts/NAME.toml; raises as `load_profile` does."""
+    path = _named(project / "images" / "profiles" / "hosts", name)
+    return parse_host(_text(path), str(path))
+
+
+def _named(place: Path, name: str) -> Path:
     path = place / f"{name}.toml"
     known = f"profiles here: {', '.join(_names(place)) or 'none'}"
     if _NAME.fullmatch(name) is None:
@@ -49,7 +58,16 @@ def read_profile(project: Path, name: str) -> BoundProfile:
         )
     if not os.path.lexists(path):
         raise BadInput(f"there is no profile {name!r}", subject=str(path), action=known)
-    profile = parse_profile(_text(path), str(path))
+    return path
+
+
+def read_profile(project: Path, name: str) -> BoundProfile:
+    """Read images/profiles/NAME.toml and look at its checkpoint.
+
+    Raises BadInput for an unknown name, SpecError for a bad file or a checkpoint that is not there
+    or cannot be read.
+    """
+    profile, path = load_profile(project, name)
     try:
         folder = (project / profile.model.folder).resolve() if profile.model.folder else None
         if folder is not None and not folder.is_dir():

@@ -159,5 +159,23 @@ KEYS: tuple[Key, ...] = (
         action="Write 127.0.0.1:8000:8000 unless others must reach it.",
         seen="Dakera-AI/dakera-deploy#271 open-webui/open-webui#3455",
     ),
+    Key(
+        key="run-file-behind",
+        title="a run file's digest is not where its tag points",
+        kind="manifest",
+        severity="warning",
+        cause="The tag has moved since the file was written; the file still runs what it names.",
+        action="Look at `nightlock diff`, then move the digest with `nightlock run --update FILE`.",
+        seen="noonghunna/qwen36-27b-single-3090#6",
+    ),
+    Key(
+        key="run-file-gone",
+        title="the registry no longer has the image a run file names",
+        kind="manifest",
+        severity="error",
+        cause="The manifest was deleted; hosts that have pulled it go on, no other can start.",
+        action="Move the digest with `nightlock run --update FILE`, or mirror the image again.",
+        seen="vllm-project/recipes#241",
+    ),
 )
 """In the order of the cases."""

@@ -69,7 +69,7 @@ def check(name: str, text: str, form: Format | None = None) -> tuple[Format, lis
         raise BadInput(
             "neither a unit, quadlet, compose file, Kubernetes manifest, Dockerfile nor script",
             subject=name,
-            action="name the format with --format, or leave the file out",
+            action="name the format with --as, or leave the file out",
         )
     notes = Notes(lines=text.split("\n"))
     if known in ("compose", "kubernetes"):

@@ -1,0 +1,1 @@
+"""Run files: one description of a deployment, and a writer for each format."""
