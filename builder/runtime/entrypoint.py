@@ -4,11 +4,13 @@
     --model MODEL --flags    as its older images, whose entrypoint was the API server module, did
     serve MODEL --flags      as the `vllm` program takes it, with `vllm` before it or without
     bash, python -c …        any other program, found on PATH or named by its path
+    preflight MODEL --flags  what would stop or hinder the server here, and nothing else
     -- MODEL --flags         never a program, whatever the model is called
 
 The command that serves is in image.json beside this file, put there when the image was built:
 nothing in the environment of a container can change it. Everything ends in `exec`, without a
-shell, so signals reach the server and its exit status is the container's.
+shell, so signals reach the server and its exit status is the container's. Before the server is
+started, preflight.py looks at the host.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 USAGE = 2
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
+REFUSED = 78
+"""Preflight says no (sysexits.h, EX_CONFIG): not a code that vLLM or a signal gives."""
 
 TEMPORARY = "/tmp"  # noqa: S108 - where every program looks that nobody told another place
 IMAGE = f"{os.path.dirname(os.path.abspath(__file__))}/image.json"
@@ -90,10 +94,21 @@ def main(arguments: Sequence[str]) -> NoReturn:
     environment = _writable_caches(dict(os.environ), image["cache"])
     environment = _temporary(environment, image["cache"])
     path = environment.get("PATH", os.defpath)
+    # Beside this file; a site directory or PYTHONPATH has no say in what that is.
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    if list(arguments[:1]) == ["preflight"]:
+        from builder.runtime import preflight  # noqa: PLC0415
+
+        raise SystemExit(preflight.main(arguments[1:], image))
     try:
-        argv, _serves = command(arguments, image, path)
+        argv, serves = command(arguments, image, path)
     except UsageError as error:
         _stop(USAGE, str(error))
+    if serves and environment.get("NIGHTLOCK_PREFLIGHT", "") != "off":
+        from builder.runtime import preflight  # noqa: PLC0415
+
+        if not preflight.may_start(argv[len(image["server"]) :], image, environment):
+            raise SystemExit(REFUSED)
     program = find_program(argv[0], path) or argv[0]
     try:
         os.execve(program, argv, environment)  # noqa: S606 - no shell is the point

@@ -11,9 +11,7 @@ def options(spec: RunSpec) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("--name", spec.name), ("--pull", "never")]
     rows += gpu_options(spec)
     rows.append(("--shm-size", f"{spec.shm_mib}m"))
-    for volume in spec.volumes:
-        mode = ":ro" if volume.read_only else ""
-        rows.append(("--volume", f"{volume.source}:{volume.target}{mode}"))
+    rows += mount_options(spec)
     rows.append(("--publish", f"{spec.address}:{spec.host_port}:{spec.port}"))
     rows += [("--env", f"{name}={value}") for name, value in spec.environment]
     if spec.secrets:
@@ -21,6 +19,14 @@ def options(spec: RunSpec) -> list[tuple[str, ...]]:
     rows.append(("--health-start-period", f"{spec.startup}s"))
     rows.append(("--stop-timeout", str(STOP)))
     return rows
+
+
+def mount_options(spec: RunSpec) -> list[tuple[str, ...]]:
+    """One `--volume` a mount."""
+    return [
+        ("--volume", f"{one.source}:{one.target}" + (":ro" if one.read_only else ""))
+        for one in spec.volumes
+    ]
 
 
 def gpu_options(spec: RunSpec) -> list[tuple[str, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from builder.core.runfile.docker import gpu_options, options
+from builder.core.runfile.docker import gpu_options, mount_options, options
 from builder.core.runfile.quoting import systemd
 from builder.core.runfile.spec import READY_MARGIN, RESTARTS, STOP, RunSpec, header
 
@@ -52,10 +52,10 @@ def _wait(spec: RunSpec, docker: str) -> list[str]:
     """Wait until the GPUs are there and their memory is free, with the image's own preflight."""
     if not spec.gpus.count:
         return []
-    program = ["--entrypoint", "/opt/venv/bin/python", spec.image, "-I", "-S"]
     words = [docker, "run", "--rm", "--pull", "never"]
-    words += [word for row in gpu_options(spec) for word in row]
-    words += [*program, "/opt/nightlock/preflight.py", "--wait", str(_WAIT), *spec.arguments]
+    words += [word for row in (*gpu_options(spec), *mount_options(spec)) for word in row]
+    words += ["--shm-size", f"{spec.shm_mib}m", spec.image, "preflight", "--wait", str(_WAIT)]
+    words += spec.arguments
     return [
         "# Memory of the last run may take seconds to return, and after a boot the devices too.",
         f"ExecStartPre={_words(words)}",
