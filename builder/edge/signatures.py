@@ -11,7 +11,7 @@ from builder.core.signature_table import SignatureTable
 from builder.edge import files
 from builder.errors import SpecError
 
-_ORDER = ("boot", "lock", "build", "release", "manifest", "api", "marks")
+_ORDER = ("preflight", "boot", "lock", "build", "release", "manifest", "api", "marks")
 """Files of `core/signatures/`, the more specific first."""
 
 

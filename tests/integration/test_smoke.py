@@ -427,7 +427,7 @@ def test_the_real_image_with_a_wrong_expectation(
     ("table", "changes", "key"),
     [
         ("server", {"shm_mib": 64}, "shm-too-small"),
-        ("server", {"arguments": ["/nowhere"]}, "hf-offline"),
+        ("server", {"arguments": ["/nowhere"]}, "model-incomplete"),
         ("deadlines", {"health": 1}, "engine-ready-timeout"),
     ],
 )
