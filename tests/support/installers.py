@@ -22,7 +22,8 @@ def run_pip(
         *(word for abi in sorted({abi for abi, _ in tags}) for word in ("--abi", abi)),
         *(word for name in sorted({name for _, name in tags}) for word in ("--platform", name)),
         *("--python-version", target.python, "--implementation", "cp"),
-        *("--only-binary", ":all:", "--dry-run"),
+        # `pip install` compares Requires-Python with its own Python, not with the target's.
+        *("--ignore-requires-python", "--only-binary", ":all:", "--dry-run"),
     ]
     program = [sys.executable, "-m", "pip", "--isolated", "install"]
     return _run(program, options, links, requirements, links.with_name("nowhere"))
