@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from pypi_simple import PYPI_SIMPLE_ENDPOINT
-
+from builder.core.simple import DEFAULT_GENERAL
 from builder.errors import BadInput, SpecError, redacted
 
 _SECTIONS = ("global", "install", "download", ":env:")
@@ -94,7 +93,7 @@ def read_user_config(
     found = _Found()
     for name, value, origin in options:
         found.take(name, value, origin)
-    general = found.general or Configured(value=PYPI_SIMPLE_ENDPOINT.rstrip("/"), origin="default")
+    general = found.general or Configured(value=DEFAULT_GENERAL, origin="default")
     return UserConfig(
         general=general,
         extra_indexes=_unique(entry for entry in found.extra if entry.value != general.value),
