@@ -4,8 +4,8 @@
 
 Theirs is `FROM` the same base and one `pip install` of the same wheels, from a folder, without a
 network. Both are built from nothing, built again from nothing, and built after one file of the
-vLLM wheel has changed; the two tables that are printed go into README.md beside this file. Bytes
-are those of manifests, as a pull moves them.
+vLLM wheel has changed. Bytes are those of manifests, as a pull moves them. Beside that it measures
+what byte code is worth in our image. What is printed goes into README.md beside this file.
 
 It needs an engine on this machine without other work (build caches are pruned, all of them), the
 image's files in the store (`nightlock fetch IMAGE`), 45 GB of free disk where the engine keeps its
@@ -21,6 +21,7 @@ import json
 import os
 import shutil
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -52,12 +53,21 @@ RUN --network=none --mount=type=bind,source=wheels,target=/wheels \\
     --no-cache-dir --no-index --find-links /wheels {requirements}
 ENTRYPOINT ["vllm", "serve"]
 """
+IMPORTS = """
+import time; start = time.monotonic()
+import torch, flashinfer, vllm.entrypoints.openai.api_server
+print(time.monotonic() - start)
+"""
+WITHOUT = ("--env=PYTHONPYCACHEPREFIX=/nosuch", "--env=PYTHONDONTWRITEBYTECODE=1")
+"""Python looks for byte code where there is none, and keeps none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
     """One build, pushed."""
 
+    name: str
+    """Of the image in the engine."""
     digest: str
     layers: Mapping[str, int]
     """Digest → compressed bytes."""
@@ -174,20 +184,47 @@ def build_ours(engine: Engine, project: Path, image: str) -> Built:
     started = time.monotonic()
     result = nightlock(project, "build", image, "--push", f"{engine.registry}/ours")
     seconds = time.monotonic() - started
-    digest, layers = engine.manifest("ours", result["tags"][0])
-    return Built(digest=digest, layers=layers, seconds=seconds)
+    tag = result["tags"][0]
+    digest, layers = engine.manifest("ours", tag)
+    name = f"{engine.registry}/ours:{tag}"
+    return said(Built(name=name, digest=digest, layers=layers, seconds=seconds))
 
 
 def build_plain(engine: Engine, folder: Path) -> Built:
     """Build a folder with the same exporter."""
-    output = EXPORTER | {"name": f"{engine.registry}/plain:1", "push": "true"}
+    name = f"{engine.registry}/plain:1"
+    output = EXPORTER | {"name": name, "push": "true"}
     words = ["buildx", "build", "--network", "none", "--provenance=false", "--output"]
     started = time.monotonic()
     options = ",".join(f"{key}={value}" for key, value in output.items())
     engine.docker_run(*words, options, str(folder))
     seconds = time.monotonic() - started
     digest, layers = engine.manifest("plain", "1")
-    return Built(digest=digest, layers=layers, seconds=seconds)
+    return said(Built(name=name, digest=digest, layers=layers, seconds=seconds))
+
+
+def said(built: Built) -> Built:
+    """Name a build on stderr: a run that is stopped has then not been for nothing."""
+    sys.stderr.write(
+        f"{built.name} {built.digest}: {len(built.layers)} layers, {built.bytes} bytes, "
+        f"{built.seconds:.1f} s\n"
+    )
+    return built
+
+
+def byte_code(engine: Engine, name: str) -> str:
+    """Measure imports with and without byte code, turn by turn, in new containers."""
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(3):
+        for compiled, times in seconds.items():
+            options = () if compiled else WITHOUT
+            command = ("run", "--rm", "--network=none", *options, name, "python", "-c", IMPORTS)
+            times.append(float(engine.docker_run(*command).split()[-1]))
+    (with_it, without) = (
+        f"{statistics.median(times):.1f} ({min(times):.1f} to {max(times):.1f})"
+        for times in seconds.values()
+    )
+    return f"imports: {with_it} s with byte code, {without} s without"
 
 
 def edited(wheel: Path, target: Path) -> None:
@@ -265,8 +302,10 @@ def plain_folder(scratch: Path, image: str, lock: Lock) -> Path:
     return folder
 
 
-def measure_ours(engine: Engine, scratch: Path, image: str, lock: Lock) -> tuple[Built, ...]:
-    """Build twice from nothing, then the next night with what is cached."""
+def measure_ours(
+    engine: Engine, scratch: Path, image: str, lock: Lock
+) -> tuple[tuple[Built, ...], str]:
+    """Build twice from nothing, then the next night with what is cached; and measure byte code."""
     store = Store(Places.from_environment(os.environ).store)
     night = next_night(scratch, image, lock, store)
     try:
@@ -274,7 +313,8 @@ def measure_ours(engine: Engine, scratch: Path, image: str, lock: Lock) -> tuple
         first = build_ours(engine, ROOT, image)
         engine.prune()
         second = build_ours(engine, ROOT, image)
-        return first, second, build_ours(engine, night.project, image)
+        third = build_ours(engine, night.project, image)
+        return (first, second, third), byte_code(engine, third.name)
     finally:
         night.wheel.unlink()
 
@@ -321,7 +361,7 @@ def main(image: str = "cuda13-sm120") -> None:
             free = shutil.disk_usage(data).free
             if free < NEEDED:
                 raise SystemExit(f"{free / 1e9:.0f} GB free, {NEEDED / 1e9:.0f} GB needed: {data}")
-            ours = measure_ours(found, scratch, image, lock)
+            ours, imports = measure_ours(found, scratch, image, lock)
             plain = measure_plain(found, scratch, image, lock)
     pulled, theirs = ours[2].pulled_after(ours[1]), plain[2].pulled_after(plain[1])
     largest = max(size for layer, size in ours[2].layers.items() if layer not in ours[1].layers)
@@ -330,7 +370,7 @@ def main(image: str = "cuda13-sm120") -> None:
         "| rebuild s | of a build |\n|---|---|---|---|---|---|---|---|\n"
         f"{row('nightlock', ours)}\n{row('one `pip install`', plain)}\n\n"
         f"pulled / the changed layer {pulled / largest:.3f}, theirs / ours {theirs / pulled:.1f}, "
-        f"whole image ours / theirs {ours[0].bytes / plain[0].bytes:.2f}\n"
+        f"whole image ours / theirs {ours[0].bytes / plain[0].bytes:.2f}\n{imports}\n"
     )
 
 
