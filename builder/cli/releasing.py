@@ -36,7 +36,7 @@ def promote(
 
 @verb("release", long=True)
 def release(context: Context, image: Image, push: Push = "", builder: Builder = "") -> Outcome[Any]:
-    """Do the whole chain for one image: fetch, build, smoke, promote."""
+    """Do the whole chain for one image: fetch, build, audit, smoke, promote."""
     from builder.commands import release as recipe  # noqa: PLC0415
 
     return recipe.run(context, image, push=push, builder=builder)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from builder.commands.build_documents import attach_documents
 from builder.commands.context import Context, Outcome
-from builder.commands.render import Plan, find_or_make_base, large_files, plan_build
+from builder.commands.render import Plan, find_or_make_base, large_files, plan_build, with_kernels
 from builder.commands.signer import open_signer
 from builder.core.buildid import BuildRecord, Invocation, build_id
 from builder.core.document import Result
-from builder.core.labels import BASE_DIGEST, BUILD_ID, image_labels
+from builder.core.labels import BASE_DIGEST, BUILD_ID, KERNELS, image_labels
 from builder.core.manifest import ImageConfig, Manifest
 from builder.core.provenance import Built
 from builder.core.reference import ImageRef
@@ -86,6 +86,8 @@ class Job:
         """The command line."""
         plan = self.plan
         own = {BUILD_ID: self.build_id, BASE_DIGEST: f"sha256:{self.base.sha256}"}
+        if plan.kernels:
+            own[KERNELS] = plan.kernels
         return Invocation(
             platform=plan.platform,
             epoch=plan.lock.header.epoch,
@@ -149,6 +151,7 @@ def run(
     repository = _repository(context, engine, image, push)
     builder = builder or context.settings.engine.builder
     _require_platform(engine, builder, plan, emulate=emulate)
+    plan = with_kernels(context, plan)
     job = decide(context, engine, plan, repository, builder)
     folder = context.places.cache / "build" / f"{image}-{plan.platform.replace('/', '-')}"
     lock = folder.with_name(folder.name + ".lock")

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from builder.commands.build import Job, decide
 from builder.commands.context import Context
 from builder.commands.fetch import BundleRow
-from builder.commands.render import Plan, find_or_make_base, large_files, plan_build
+from builder.commands.render import Plan, find_or_make_base, large_files, plan_build, with_kernels
 from builder.core.bundle import NAME, Bundle, BundledPlatform, readme
 from builder.core.dockerfile import invocation
 from builder.core.lock import Lock
@@ -40,7 +40,8 @@ def write_bundle(context: Context, image: str, folder: Path) -> BundleRow:
     links, texts = _project(context, image, lock)
     rows: dict[str, BundledPlatform] = {}
     for platform in sorted(lock.platforms):
-        row, more, small = _platform(context, plan_build(context, image, platform), engine)
+        plan = with_kernels(context, plan_build(context, image, platform))
+        row, more, small = _platform(context, plan, engine)
         rows[platform] = row
         links |= {f"{row.folder}/{name}": path for name, path in more.items()}
         texts |= {f"{row.folder}/{name}": data for name, data in small.items()}

@@ -1,4 +1,4 @@
-"""`nightlock release IMAGE`: fetch, build, smoke, promote; each step recognises its own result."""
+"""`nightlock release IMAGE`: fetch, build, audit, smoke, promote; each step knows what it did."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builder.commands import build, fetch, lock, promote, smoke
+from builder.commands import audit, build, fetch, lock, promote, smoke
 from builder.commands.build import BuildResult
 from builder.commands.context import Context, Outcome
 from builder.commands.fetch import FetchResult
 from builder.commands.lock_result import LockChange, changes_of
 from builder.core.debs import with_debs
 from builder.core.document import Result
+from builder.core.finding import Finding
 from builder.core.lock import Lock
 from builder.core.smoke import CheckResult, Phase
 from builder.edge import files, profiles, records
+from builder.edge.distribution import own_version
 from builder.edge.profiles import BoundProfile
 from builder.edge.project import read_lock_folder, read_spec
 from builder.edge.store import Store
@@ -90,6 +92,8 @@ def run(
     took("fetch")
     built = build.run(context, image, push=push, builder=builder).result
     took("build")
+    audited = _audit(context, built)
+    took("audit")
     proof = _smoke(context, built, wanted)
     took("smoke")
     tag = "nightly" if spec.lock.channel == "nightly" else "stable"
@@ -114,11 +118,12 @@ def run(
         reused=_reused(
             fetch=not fetched.bytes_fetched,
             build=built.cached,
+            audit=audited is None,
             smoke=proof.reused,
             promote=all(move.change == "unchanged" for move in promoted.tags),
         ),
     )
-    return Outcome(result=result, text=_text(result))
+    return Outcome(result=result, text=_text(result), findings=audited or ())
 
 
 def fill_store(
@@ -181,6 +186,30 @@ def _read_relocked(folder: Path, own: Lock) -> Lock | None:
     except LockFileError:
         return None
     return found if differ_in_debs_alone(own, found) else None
+
+
+def _audit(context: Context, built: BuildResult) -> tuple[Finding, ...] | None:
+    """Look into the image before it is booted; None when this nightlock found it clean before.
+
+    Raises Refused, with the findings, when something is wrong with it.
+    """
+    if records.is_clean(context.places, built.digest, own_version()):
+        return None
+    with context.output.step("audit", f"looking into {built.reference}"):
+        outcome = audit.run(context, image=built.reference)
+    if not outcome.ok:
+        context.output.note(outcome.text)
+        refusal = Refused(
+            "not promoted: the audit found what must not be in an image",
+            subject=built.reference,
+            action="mend what the findings name, or accept one for a while in images/policy.toml",
+        )
+        refusal.findings = outcome.findings
+        raise refusal
+    # What is accepted today may not be tomorrow.
+    if not any(one.accepted for one in outcome.result.audits):
+        records.write_clean(context.places, built.digest, own_version())
+    return outcome.findings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.commands.context import Context, Outcome
+from builder.core.audit.kernels import baked, counted
 from builder.core.buildid import Invocation
 from builder.core.dockerfile import groups_of, installer, invocation, small_files
 from builder.core.document import Result
 from builder.core.labels import BASE_DIGEST
-from builder.core.lock import Lock, WheelPin, digest_of
+from builder.core.lock import Lock, WheelPin, canonical_json, digest_of
 from builder.core.spec import ImageSpec
 from builder.core.staleness import refuse_stale
 from builder.edge import context as build_context
 from builder.edge import files, mmdebstrap, rootfs
+from builder.edge.kernel_facts import read_kernels
 from builder.edge.project import read_lock_folder, read_spec
 from builder.edge.store import Store
 from builder.errors import BadInput, Outside, SpecError
@@ -45,6 +48,8 @@ class Plan:
     lock: Lock
     platform: str
     texts: Mapping[str, bytes]
+    kernels: str = ""
+    """The label that counts GPU code; empty on the CPU, and before the wheels were read."""
 
     @property
     def digests(self) -> dict[str, str]:
@@ -70,6 +75,7 @@ def run(
     if base:
         root = find_or_make_base(context, plan)
         links = large_files(context, plan, root)
+        plan = with_kernels(context, plan)
         labels = {BASE_DIGEST: f"sha256:{root.sha256}"}
     with context.output.step("render", f"writing {out}"), files.fresh_folder(out) as folder:
         build_context.write_context(folder, plan.texts, links)
@@ -115,6 +121,24 @@ def plan_build(context: Context, image: str, platform: str = "") -> Plan:
         programs=build_context.read_programs(),
     )
     return Plan(spec=spec, lock=lock, platform=chosen, texts=texts)
+
+
+def with_kernels(context: Context, plan: Plan) -> Plan:
+    """Add what GPU code the wheels hold, which the image's preflight compares with the GPU.
+
+    Raises Outside when a wheel is not in the store, Refused when one is damaged.
+    """
+    gpus = plan.spec.image.targets
+    if not plan.spec.image.cuda:
+        return plan
+    pins = plan.lock.platforms[plan.platform].wheels
+    with context.output.step("kernels", f"reading the GPU code of {len(pins)} wheels"):
+        rows = read_kernels(pins, Store(context.places.store), context.places.cache / "kernels")
+    return replace(
+        plan,
+        texts={**plan.texts, "runtime/kernels.json": canonical_json(baked(rows, gpus))},
+        kernels=json.dumps(counted(rows, gpus), sort_keys=True, separators=(",", ":")),
+    )
 
 
 def find_or_make_base(context: Context, plan: Plan) -> rootfs.Base:

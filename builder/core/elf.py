@@ -27,6 +27,10 @@ _PROGRAMS = struct.Struct("<32xQ14xHH")
 """Of the file header: where the program headers are, size of each, how many."""
 _PROGRAM = struct.Struct("<I4xQQ8xQ")
 """Type, offset in the file, address, size in the file."""
+_SECTIONS = struct.Struct("<40xQ10xHHH")
+"""Of the file header: where the section headers are, their size and number, the one of names."""
+_SECTION = struct.Struct("<I20xQQ")
+"""Of a section header: its name, place and size."""
 _PAIR = struct.Struct("<qQ")
 _NEED = struct.Struct("<HHIII")
 """Version, count, file name, where its versions are, where the next is."""
@@ -144,6 +148,24 @@ class ElfScan:
             needed=tuple(text(value) for tag, value in rows if tag == _NEEDED),
             glibc=_highest(versions),
         )
+
+    def sections(self, name: str) -> list[tuple[int, int]]:
+        """Return place and size of every section called so; none where none can be read.
+
+        A file's loader needs no section headers, so tools may have removed them.
+        """
+        if self._other or not _readable(self._head):
+            return []
+        try:
+            at, size, count, names = _SECTIONS.unpack(self._read(0, _SECTIONS.size))
+            rows = [
+                _SECTION.unpack(self._read(at + number * size, _SECTION.size))
+                for number in range(count)
+            ]
+            texts = rows[names][1] if names < count else 0
+            return [row[1:] for row in rows if self._text(texts + row[0]) == name]
+        except NotReadError:
+            return []
 
     def _programs(self) -> Iterator[tuple[int, int, int, int]]:
         """Yield type, offset, address and size of each program header."""

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 Form = Literal["elf", "ptx"]
 
+RELOCATABLE = "__nv_relfatbin"
+"""Section of code that was linked into other code of the same file: no driver loads it as it is."""
 MAGIC = struct.pack("<I", 0xBA55ED50)
 _HEADER = struct.Struct("<IHHQ")
 """Magic, version, size of this header, bytes that follow it."""
@@ -59,8 +62,12 @@ class FatbinScan:
     """Takes a file piece by piece, in order; then `amounts` says what GPU code it holds."""
 
     def __init__(self) -> None:
-        self._counts: Counter[Code] = Counter()
-        self._sizes: Counter[Code] = Counter()
+        self._found: list[tuple[int, Code, int]] = []
+        """Where its fat binary begins, and what an entry is and its bytes."""
+        self._passed = 0
+        """Bytes of the file before `_rest`."""
+        self._begin = 0
+        """Where the fat binary that is being read begins."""
         self._rest = b""
         """Bytes that came and were not looked at yet: less than one header."""
         self._ahead = 0
@@ -68,12 +75,16 @@ class FatbinScan:
         self._left = 0
         """Bytes of the fat binary that is being read, from the next header on; 0: none is."""
 
-    @property
-    def amounts(self) -> tuple[Amount, ...]:
-        """What was found, sorted."""
+    def amounts(self, without: Sequence[tuple[int, int]] = ()) -> tuple[Amount, ...]:
+        """Say what was found, sorted; `without`: places and sizes of parts that do not count."""
+        counts: Counter[Code] = Counter()
+        sizes: Counter[Code] = Counter()
+        for begin, code, size in self._found:
+            if not any(at <= begin < at + length for at, length in without):
+                counts[code] += 1
+                sizes[code] += size
         return tuple(
-            Amount(code=code, count=self._counts[code], size=self._sizes[code])
-            for code in sorted(self._counts)
+            Amount(code=code, count=counts[code], size=sizes[code]) for code in sorted(counts)
         )
 
     def feed(self, data: bytes) -> None:
@@ -83,6 +94,7 @@ class FatbinScan:
         while enough and at < len(piece):
             at, enough = self._entry(piece, at) if self._left else self._search(piece, at)
         kept = min(at, len(piece))
+        self._passed += kept
         self._rest, self._ahead = piece[kept:], at - kept
 
     def _search(self, piece: bytes, at: int) -> tuple[int, bool]:
@@ -96,7 +108,7 @@ class FatbinScan:
         if version != _VERSION or size < _HEADER.size or follows < _ENTRY.size:
             # Four bytes that only look like one.
             return found + len(MAGIC), True
-        self._left = follows
+        self._left, self._begin = follows, self._passed + found
         return found + size, True
 
     def _entry(self, piece: bytes, at: int) -> tuple[int, bool]:
@@ -115,8 +127,6 @@ class FatbinScan:
         form = _KINDS[kind]
         if form is not None:
             suffix = "f" if flags & _FAMILY else "a" if flags & _SPECIFIC else ""
-            code = Code(form=form, sm=sm, suffix=suffix)
-            self._counts[code] += 1
-            self._sizes[code] += size
+            self._found.append((self._begin, Code(form=form, sm=sm, suffix=suffix), size))
         self._left -= whole
         return at + whole, True

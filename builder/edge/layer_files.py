@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import io
 import tarfile
-import zlib
 from collections.abc import Iterable, Iterator
 from typing import IO, cast
 
 import zstandard
+from isal import isal_zlib
 
 from builder.core.audit.file import Examiner, FileFacts, is_kept, link_facts
 from builder.core.audit.layer import Layer, removal, tidy
 from builder.edge.pool import Stop
+from builder.edge.zip_stream import UNPACK_ERROR
 from builder.errors import Refused
 
 _PIECE = 1 << 20
 _ZSTD = b"\x28\xb5\x2f\xfd"
+_GZIP_BITS = 31
+"""Window of 32 KiB, with gzip's header and checksum."""
 _GZIP = b"\x1f\x8b"
-_BROKEN = (tarfile.TarError, zlib.error, zstandard.ZstdError, EOFError, OverflowError)
+_BROKEN = (tarfile.TarError, UNPACK_ERROR, zstandard.ZstdError, EOFError, OverflowError)
 
 
 def read_layer(
@@ -162,7 +165,7 @@ def _zstd(first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _gzip(first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    engine = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    engine = isal_zlib.decompressobj(_GZIP_BITS)
     for piece in _chain(first, pieces):
         rest = piece
         while rest:
@@ -171,7 +174,7 @@ def _gzip(first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
             if engine.eof:
                 # Members may follow one another.
                 rest = engine.unused_data
-                engine = zlib.decompressobj(zlib.MAX_WBITS | 16)
+                engine = isal_zlib.decompressobj(_GZIP_BITS)
 
 
 def _chain(first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -1,6 +1,7 @@
 """Records in the state folder: reports, receipts, logs and moved tags, by image digest.
 
 records/sha256-<hex>/smoke/<id>/   report.json, receipt.json, server.log, junit.xml
+records/sha256-<hex>/audit         which nightlock found this image clean
 records/promotions.ndjson          one line a moved tag: before, after, by which receipts
 """
 
@@ -81,6 +82,19 @@ def folder_of(places: Places, report: SmokeReport) -> Path:
     found = _newest_first(places, report.digest, "report.json")
     place = digest_folder(places, report.digest)
     return next((path.parent for path in found if path.read_text() == report.text()), place)
+
+
+def is_clean(places: Places, digest: str, nightlock: str) -> bool:
+    """Whether this version of nightlock has audited a digest and found it clean."""
+    try:
+        return (digest_folder(places, digest) / "audit").read_text() == nightlock
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def write_clean(places: Places, digest: str, nightlock: str) -> None:
+    """Remember that."""
+    files.write(digest_folder(places, digest) / "audit", nightlock.encode())
 
 
 def append_promotion(places: Places, record: Mapping[str, object]) -> None:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import zipfile
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
 from builder.core.audit.file import Examiner, FileFacts, is_kept
 from builder.edge.pool import Stop
+from builder.edge.zip_stream import BROKEN, stream
 from builder.errors import Refused
-
-_PIECE = 1 << 20
-_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError)
-"""What zipfile raises for damaged archives, and for kinds of compression no wheel has."""
 
 
 def read_wheel(path: Path, name: str, stop: Stop) -> tuple[dict[str, FileFacts], dict[str, bytes]]:
@@ -24,23 +20,22 @@ def read_wheel(path: Path, name: str, stop: Stop) -> tuple[dict[str, FileFacts],
     facts: dict[str, FileFacts] = {}
     texts: dict[str, bytes] = {}
     try:
-        with zipfile.ZipFile(path) as archive:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             for entry in archive.infolist():
                 if entry.is_dir():
                     continue
                 place = f"{name}/{entry.filename}"
                 kept = bytearray() if is_kept(place, entry.file_size) else None
                 examiner = Examiner()
-                with archive.open(entry) as member:
-                    while piece := member.read(_PIECE):
-                        stop.check()
-                        examiner.feed(piece)
-                        if kept is not None:
-                            kept += piece
+                for piece in stream(file, entry):
+                    stop.check()
+                    examiner.feed(piece)
+                    if kept is not None:
+                        kept += piece
                 facts[place] = examiner.facts()
                 if kept is not None:
                     texts[place] = bytes(kept)
-    except _BROKEN as error:
+    except BROKEN as error:
         raise Refused(
             f"the wheel cannot be read: {error}",
             subject=f"{name} ({path})",
@@ -53,11 +48,11 @@ def read_members(path: Path, names: Iterable[str]) -> dict[str, bytes]:
     """Read single files of a wheel; what it lacks, or cannot be read, is left out."""
     found = {}
     try:
-        with zipfile.ZipFile(path) as archive:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             there = set(archive.namelist())
             for name in names:
                 if name in there:
-                    found[name] = archive.read(name)
-    except (*_BROKEN, OSError):
+                    found[name] = b"".join(stream(file, archive.getinfo(name)))
+    except (*BROKEN, OSError):
         return found
     return found

@@ -51,7 +51,10 @@ def main() -> None:
     boot = first["release"]["boot"]
     cells = [
         f"{first['release']['vllm']}",
-        *(f"{phases[name]:.0f}" for name in ("engine", "fetch", "build", "smoke", "promote")),
+        *(
+            f"{phases[name]:.0f}"
+            for name in ("engine", "fetch", "build", "audit", "smoke", "promote")
+        ),
         f"{boot['health']:.0f}",
         f"{first['seconds']:.0f}",
         f"{second['seconds']:.1f}",

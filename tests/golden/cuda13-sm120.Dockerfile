@@ -88,7 +88,7 @@ RUN --network=none --mount=type=bind,source=wheels,target=/wheels \
 # ---- metadata: our own files, in the one layer that changes with every lock ---------------------
 FROM tools AS metadata
 COPY lock/ /out/opt/nightlock/lock/
-COPY runtime/entrypoint.py runtime/healthcheck.py runtime/image.json /out/opt/nightlock/
+COPY runtime/entrypoint.py runtime/healthcheck.py runtime/image.json runtime/kernels.json /out/opt/nightlock/
 # What the entrypoint imports, under the names it has in nightlock.
 COPY runtime/preflight.py runtime/gpus.py runtime/checkpoint.py runtime/report.py \
     /out/opt/nightlock/builder/runtime/

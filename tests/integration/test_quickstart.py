@@ -74,7 +74,7 @@ def test_a_real_vllm_answers(shown: dict[str, Any], engine: Engine, cpu_image: I
     repository = ImageRef.parse(f"{engine.registry}/nightlock/cpu")
     assert {tag, "stable"} <= tags_of(repository)
     assert f"{repository.name}@{cpu_image.digest}" == released["reference"]
-    steps = ["engine", "fetch", "build", "smoke", "promote"]
+    steps = ["engine", "fetch", "build", "audit", "smoke", "promote"]
     assert steps == list(released["phases"])
     assert (engine.version, engine.private) == (shown["engine"], shown["engine_private"])
 
@@ -91,7 +91,7 @@ def test_a_second_run_recognises_every_step(
 ) -> None:
     """Nothing is fetched, built, booted or moved, and the answer is the same."""
     again = quickstart(state_environment)["result"]["release"]
-    assert ["fetch", "build", "smoke", "promote"] == again["reused"]
+    assert ["fetch", "build", "audit", "smoke", "promote"] == again["reused"]
     assert 0 == again["fetched_bytes"]
     same = ("reference", "tags", "answer", "checks", "folder", "lock_digest", "boot", "relocked")
     assert [shown["release"][name] for name in same] == [again[name] for name in same]

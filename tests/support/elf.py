@@ -7,7 +7,7 @@ import struct
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _PROGRAM = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
-_NAMES = b"\0.dynstr\0.dynamic\0.shstrtab\0.gnu.version_r\0"
+_NAMES = b"\0.dynstr\0.dynamic\0.shstrtab\0.gnu.version_r\0__nv_relfatbin\0"
 _ADDRESS = 0x1000
 """Where the file is mapped: addresses differ from places in the file, as in real ones."""
 
@@ -19,11 +19,13 @@ def needing(
     machine: int = 62,
     before: bytes = b"",
     after: bytes = b"",
+    relocatable: bytes = b"",
 ) -> bytes:
     """Make a 64-bit shared object with one DT_NEEDED a library (ELF gABI).
 
     `glibc` is a version of libc.so.6 it needs (LSB, "Symbol Versioning"), `machine` its e_machine
-    (62: x86_64). `before` and `after` lie before and behind its dynamic section.
+    (62: x86_64). `before` and `after` lie before and behind its dynamic section, `relocatable` in
+    the section of GPU code that was linked into other code.
     """
     words = [*libraries, soname, "libc.so.6", f"GLIBC_{glibc}"]
     strings = b"\0" + b"".join(word.encode() + b"\0" for word in words)
@@ -44,11 +46,12 @@ def needing(
     if glibc:
         entries += [(0x6FFFFFFE, _ADDRESS + at_versions), (0x6FFFFFFF, 1)]
     dynamic = b"".join(struct.pack("<QQ", *entry) for entry in [*entries, (0, 0)])
-    at_names = at_dynamic + len(dynamic) + len(after)
+    at_relocatable = at_dynamic + len(dynamic) + len(after)
+    at_names = at_relocatable + len(relocatable)
     at_sections = at_names + len(_NAMES)
     header = _HEADER.pack(
         b"\x7fELF\x02\x01\x01" + bytes(9), 3, machine, 1, 0, _HEADER.size, at_sections, 0,
-        _HEADER.size, _PROGRAM.size, 2, _SECTION.size, 5, 3,
+        _HEADER.size, _PROGRAM.size, 2, _SECTION.size, 6, 3,
     )  # fmt: skip
     programs = _PROGRAM.pack(1, 5, 0, _ADDRESS, _ADDRESS, at_names, at_names, 0x1000)
     programs += _PROGRAM.pack(
@@ -61,9 +64,11 @@ def needing(
         (_name(".shstrtab"), 3, 0, 0, at_names, len(_NAMES), 0, 0, 1, 0),
         (_name(".gnu.version_r"), 0x6FFFFFFE, 2, _ADDRESS + at_versions, at_versions,
          len(versions), 1, 1 if versions else 0, 4, 0),
+        (_name("__nv_relfatbin"), 1, 2, 0, at_relocatable, len(relocatable), 0, 0, 8, 0),
     ]  # fmt: skip
     table = b"".join(_SECTION.pack(*section) for section in sections)
-    return b"".join((header, programs, strings, versions, before, dynamic, after, _NAMES, table))
+    body = (programs, strings, versions, before, dynamic, after, relocatable, _NAMES)
+    return header + b"".join(body) + table
 
 
 def _name(section: str) -> int:

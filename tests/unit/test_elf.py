@@ -87,3 +87,17 @@ def test_damage_never_does_worse(data: bytes, cut: int, piece: int) -> None:
         read(bytes(damaged), piece)
     except NotReadError:
         return
+
+
+def test_a_section_is_found_by_its_name() -> None:
+    """Where it is and how long; none where the tables at the end are gone."""
+    data = needing("libc.so.6", relocatable=b"x" * 40, after=b"y" * 9)
+    for piece in (1, 64, 1 << 20):
+        scan = ElfScan()
+        for start in range(0, len(data), piece):
+            scan.feed(data[start : start + piece])
+        assert [(data.index(b"x" * 40), 40)] == scan.sections("__nv_relfatbin")
+        assert [] == scan.sections(".text")
+    cut = ElfScan()
+    cut.feed(data[:-64])
+    assert [] == cut.sections("__nv_relfatbin")

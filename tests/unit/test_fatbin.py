@@ -15,7 +15,7 @@ def scan(data: bytes, piece: int = 1 << 20) -> dict[str, tuple[int, int]]:
     found = FatbinScan()
     for start in range(0, len(data), piece):
         found.feed(data[start : start + piece])
-    return {one.code.architecture: (one.count, one.size) for one in found.amounts}
+    return {one.code.architecture: (one.count, one.size) for one in found.amounts()}
 
 
 def test_kinds_and_suffixes_are_told_apart() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from builder.core import elf
 from builder.core.elf import ElfFacts, ElfScan, NotReadError
-from builder.core.fatbin import Amount, FatbinScan
+from builder.core.fatbin import RELOCATABLE, Amount, FatbinScan
 
 LARGEST_TEXT = 16 << 20
 """Bytes of a file whose text is kept; records of the largest wheels have some megabytes."""
@@ -80,7 +80,12 @@ class Examiner:
         return FileFacts(
             size=self._size,
             sha256=self._digest.hexdigest(),
-            code=self._code.amounts if self._code is not None else (),
+            code=self._amounts(),
             elf=needs,
             unread=unread,
         )
+
+    def _amounts(self) -> tuple[Amount, ...]:
+        if self._elf is None or self._code is None:
+            return ()
+        return self._code.amounts(self._elf.sections(RELOCATABLE))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from builder.core.audit.kernels import Kernels, baked
 from builder.core.audit.tree import Package, Tree
 from builder.core.distribution import parse_version
 from builder.core.finding import Finding
@@ -17,6 +19,7 @@ from builder.core.lock import PlatformLock, digest_of
 from builder.core.wheel import VERSION_FILE
 
 LOCK_FOLDER = "opt/nightlock/lock/"
+MATRIX = "opt/nightlock/kernels.json"
 _VERSION = re.compile(r"^__version__ = version = ['\"](?P<version>[^'\"\n]+)['\"]", re.MULTILINE)
 
 
@@ -92,6 +95,27 @@ def check_versions(tree: Tree) -> list[Finding]:
                 _differs(f"METADATA says {outside}, {VERSION_FILE} says {inside}", one.name)
             )
     return findings
+
+
+def check_baked(tree: Tree, rows: Iterable[Kernels]) -> list[Finding]:
+    """Compare the kernel matrix that lies in an image with its objects."""
+    said = tree.texts.get(MATRIX)
+    if said is None or tree.image is None:
+        return []
+    try:
+        there = dict(json.loads(said)["objects"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return [_differs("it cannot be read", f"/{MATRIX}")]
+    found = baked(rows, ())["objects"]
+    wrong = sorted({path for path, _ in _items(there) ^ _items(found)})
+    if not wrong:
+        return []
+    more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+    return [_differs(f"it says something else of {', '.join(wrong[:3])}{more}", f"/{MATRIX}")]
+
+
+def _items(objects: Any) -> set[tuple[str, str]]:  # noqa: ANN401 - as JSON has it
+    return {(str(path), json.dumps(code)) for path, code in objects.items()}
 
 
 def _companions(labels: Mapping[str, str]) -> dict[str, str]:

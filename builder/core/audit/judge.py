@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from builder.core.audit.hygiene import check_caches, check_compat, check_layers
-from builder.core.audit.identity import check_labels, check_set, check_versions
+from builder.core.audit.identity import check_baked, check_labels, check_set, check_versions
 from builder.core.audit.integrity import Damage, findings_of
 from builder.core.audit.kernels import Kernels, check_kernels
 from builder.core.audit.secrets import check_secrets
@@ -82,6 +82,7 @@ def judge(
         *_check_owners(tree, by.winners),
         *check_versions(tree),
         *check_labels(tree),
+        *check_baked(tree, rows),
         *check_compat(tree),
         *check_caches(tree),
         *check_secrets(tree, seen.contents),

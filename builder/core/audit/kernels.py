@@ -136,6 +136,19 @@ def totals(rows: Iterable[Kernels]) -> dict[str, int]:
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
+def counted(rows: Sequence[Kernels], gpus: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Count objects by how they run on each GPU: `native`, `ptx` alone, `none`."""
+    found = {}
+    for gpu in gpus:
+        forms = [row.forms(gpu).keys() for row in rows]
+        found[gpu] = {
+            "native": sum(bool(row - {"ptx"}) for row in forms),
+            "ptx": sum(row == {"ptx"} for row in forms),
+            "none": sum(not row for row in forms),
+        }
+    return found
+
+
 def baked(rows: Iterable[Kernels], gpus: Sequence[str]) -> dict[str, object]:
     """Lay out the matrix that lies in an image as `/opt/nightlock/kernels.json`.
 
