@@ -10,9 +10,11 @@ from pathlib import Path
 
 from builder.commands.build_documents import attach_documents
 from builder.commands.context import Context, Outcome
-from builder.commands.render import Plan, find_or_make_base, large_files, plan_build, with_kernels
+from builder.commands.render import Plan, large_files, plan_build, with_kernels
+from builder.commands.render_base import BaseFiles, find_or_make_base
 from builder.commands.signer import open_signer
 from builder.core.buildid import BuildRecord, Invocation, build_id
+from builder.core.dockerfile import base_context
 from builder.core.document import Result
 from builder.core.labels import BASE_DIGEST, BUILD_ID, KERNELS, image_labels
 from builder.core.manifest import ImageConfig, Manifest
@@ -26,7 +28,6 @@ from builder.edge import context as build_context
 from builder.edge.distribution import own_version
 from builder.edge.engine import Engine, require_engine
 from builder.edge.registry import Registry
-from builder.edge.rootfs import Base
 from builder.errors import BadInput, Refused, ToolMissing
 
 _SLOW = 2.0
@@ -75,7 +76,7 @@ class Job:
     """One build, decided."""
 
     plan: Plan
-    base: Base
+    base: BaseFiles
     target: ImageRef
     build_id: str
     buildkit: str
@@ -85,7 +86,7 @@ class Job:
     def invocation(self) -> Invocation:
         """The command line."""
         plan = self.plan
-        own = {BUILD_ID: self.build_id, BASE_DIGEST: f"sha256:{self.base.sha256}"}
+        own = {BUILD_ID: self.build_id, BASE_DIGEST: self.base.digest}
         if plan.kernels:
             own[KERNELS] = plan.kernels
         return Invocation(
@@ -94,6 +95,7 @@ class Job:
             name=str(self.target),
             labels=own,
             annotations=image_labels(plan.spec, plan.lock, plan.platform) | own,
+            contexts=base_context(plan.lock, plan.platform),
             push=True,
             builder=self.builder,
         )
@@ -105,7 +107,7 @@ class Job:
             digest=digest,
             platform=self.plan.platform,
             build_id=self.build_id,
-            base=f"sha256:{self.base.sha256}",
+            base="" if self.plan.lock.header.base.image else self.base.digest,
             files=self.plan.digests,
             buildkit=self.buildkit,
             nightlock=own_version(),
@@ -230,9 +232,9 @@ def decide(context: Context, engine: Engine, plan: Plan, repository: ImageRef, b
 
     Raises Outside, EngineError, ToolMissing, and what making a base raises.
     """
-    base = find_or_make_base(context, plan)
+    base = find_or_make_base(context, plan.lock, plan.platform)
     buildkit = buildx.read_version(engine, builder)
-    rendered = plan.digests | {"base.tar": f"sha256:{base.sha256}"}
+    rendered = plan.digests | base.digests
     identity = build_id(plan.lock.digest, rendered, buildkit)
     return Job(
         plan=plan,
@@ -257,7 +259,7 @@ def _build(context: Context, engine: Engine, job: Job, folder: Path) -> None:
 
     try:
         files.remove(folder)
-        build_context.write_context(folder, job.plan.texts, links)
+        build_context.write_context(folder, {**job.plan.texts, **job.base.texts}, links)
         output.detail(job.invocation.text())
         with output.step("build", f"building {job.target}"):
             digest = buildx.build(engine, job.invocation, folder, on_step)
@@ -313,7 +315,7 @@ def _result(
         tags=[job.target.tag],
         build_id=job.build_id,
         lock_digest=job.plan.lock.digest,
-        base_digest=f"sha256:{job.base.sha256}",
+        base_digest=job.base.digest,
         buildkit=job.buildkit,
         layers=[LayerRow(digest=row.digest, size=row.size) for row in manifest.body.layers],
         size=manifest.compressed_bytes,

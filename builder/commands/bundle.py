@@ -11,7 +11,8 @@ from pathlib import Path, PurePosixPath
 from builder.commands.build import Job, decide
 from builder.commands.context import Context
 from builder.commands.fetch import BundleRow
-from builder.commands.render import Plan, find_or_make_base, large_files, plan_build, with_kernels
+from builder.commands.render import Plan, large_files, plan_build, with_kernels
+from builder.commands.render_base import find_or_make_base
 from builder.core.bundle import NAME, Bundle, BundledPlatform, readme
 from builder.core.dockerfile import invocation
 from builder.core.lock import Lock
@@ -117,7 +118,7 @@ def _project(context: Context, image: str, lock: Lock) -> tuple[dict[str, Path],
 def _platform(
     context: Context, plan: Plan, engine: Engine | None
 ) -> tuple[BundledPlatform, Mapping[str, Path], Mapping[str, bytes]]:
-    base = find_or_make_base(context, plan)
+    base = find_or_make_base(context, plan.lock, plan.platform)
     job = _job(context, plan, engine)
     if job is None:
         command, record = invocation(plan.lock, plan.platform), None
@@ -127,13 +128,13 @@ def _platform(
     row = BundledPlatform(
         folder=plan.platform.replace("/", "-"),
         command=command.text(),
-        base=f"sha256:{base.sha256}",
-        base_size=base.size,
+        base=base.digest,
+        base_size=0 if plan.lock.header.base.image else base.size,
         buildkit=job.buildkit if job else "",
         build_id=job.build_id if job else "",
         digest=record.digest if record else "",
     )
-    return row, large_files(context, plan, base), plan.texts
+    return row, large_files(context, plan, base), {**plan.texts, **base.texts}
 
 
 def _job(context: Context, plan: Plan, engine: Engine | None) -> Job | None:

@@ -106,6 +106,13 @@ def prepare(context: Context, jobs: Sequence[Job], method: Method) -> SecondOpin
                 else f"run it on a machine that is {foreign[0]}"
             ),
         )
+    for job in jobs:
+        if job.spec.base.debian is None:
+            raise BadInput(
+                "the second opinion is asked in a base made from .debs, and this base is an image",
+                subject=f"images/{job.spec.name}/image.toml: base.image",
+                action="lock it without --cross-check",
+            )
     return SecondOpinion(context=context, method=method, engine=engine)
 
 

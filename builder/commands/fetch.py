@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from builder.commands.context import Context, Outcome
+from builder.core.debs import by_release
 from builder.core.document import Result
 from builder.core.lock import DebPin, Lock, WheelPin
+from builder.core.manifest import Descriptor
+from builder.core.reference import ImageRef
 from builder.core.staleness import refuse_stale
 from builder.edge import files
 from builder.edge import project as projects
 from builder.edge.store import Store
+
+if TYPE_CHECKING:
+    from builder.edge.base_image import StoredImage
 
 
 class BundleRow(Result):
@@ -44,7 +51,7 @@ class FetchResult(Result):
     bytes_present: int
     """Bytes of files that were in the store already."""
     indexes: dict[str, int] = Field(default_factory=dict)
-    """Fetched files by the name of their index; `debian` for .debs."""
+    """Fetched files by the name of their index; `debian` for .debs, `registry` for the base."""
     bundle: BundleRow | None = None
     """What `--bundle` wrote."""
 
@@ -72,17 +79,23 @@ def run(
     packages = {pin.sha256: pin for content in lock.platforms.values() for pin in content.debs}
     missing_wheels = [pin for pin in wheels.values() if not store.has(pin.sha256, pin.size)]
     missing_debs = [pin for pin in packages.values() if not store.has(pin.sha256, pin.size)]
-    missing = _bytes(missing_wheels) + _bytes(missing_debs)
-    total = _bytes(wheels.values()) + _bytes(packages.values())
+    images = _base_images(lock, store)
+    parts = {blob.digest: blob for image in images for blob in image.blobs}
+    missing_parts = {blob.digest: blob for image in images for blob in image.lacking}
+    missing = _bytes(missing_wheels) + _bytes(missing_debs) + _sizes(missing_parts.values())
+    total = _bytes(wheels.values()) + _bytes(packages.values()) + _sizes(parts.values())
     if missing:
         files.require_free(store.root, missing, f"fetching {image}")
-        label = f"fetching {len(missing_wheels) + len(missing_debs)} files, {missing / 1e6:,.0f} MB"
+        count = len(missing_wheels) + len(missing_debs) + len(missing_parts)
+        label = f"fetching {count} files, {missing / 1e6:,.0f} MB"
         with context.output.step("fetch", label), context.output.bar("fetch", missing) as bar:
             _fetch_wheels(context, image, lock, store, missing_wheels, bar.advance)
             _fetch_debs(context, lock, store, missing_debs, bar.advance)
+            _fetch_bases(lock, images, bar.advance)
     _fetch_base_maker(context, lock, store)
     counts = Counter(pin.index for pin in missing_wheels)
     counts.update({"debian": len(missing_debs)} if missing_debs else {})
+    counts.update({"registry": len(missing_parts)} if missing_parts else {})
     written = None
     if bundle is not None:
         # Imported late: it needs all that building needs.
@@ -93,7 +106,7 @@ def run(
         image=image,
         lock=lock.digest,
         store=str(store.root),
-        files=len(wheels) + len(packages),
+        files=len(wheels) + len(packages) + len(parts),
         bytes_fetched=missing,
         bytes_present=total - missing,
         indexes=dict(sorted(counts.items())),
@@ -145,20 +158,58 @@ def _fetch_debs(
     from builder.edge import debs  # noqa: PLC0415
 
     settings = context.settings
-    debs.fetch_debs(
-        pins,
-        store,
-        debs.archives(lock.header.base.debian, settings.debian),
-        snapshot=settings.debian.snapshot,
-        threads=settings.threads,
-        on_bytes=on_bytes,
-    )
+    debian = lock.header.base.debian
+    releases: Mapping[str, Sequence[DebPin]] = {debian: pins} if debian else by_release(pins)
+    for codename, rows in releases.items():
+        debs.fetch_debs(
+            rows,
+            store,
+            debs.archives(codename, settings.debian),
+            snapshot=settings.debian.snapshot,
+            threads=settings.threads,
+            on_bytes=on_bytes,
+        )
+
+
+def _base_images(lock: Lock, store: Store) -> list[StoredImage]:
+    """Find the images that are bases; of those not whole in the store, bring the manifest."""
+    base = lock.header.base
+    if not base.image:
+        return []
+    from builder.edge import base_image  # noqa: PLC0415
+    from builder.edge.registry import Registry  # noqa: PLC0415
+
+    found = [base_image.find_stored(digest, store) for digest in base.images.values()]
+    whole = [image for image in found if image is not None]
+    if len(whole) == len(found):
+        return whole
+    ref = ImageRef.parse(base.image)
+    with Registry.open(ref.registry, os.environ) as registry:
+        return [
+            base_image.find_image(registry, ref, digest, store) for digest in base.images.values()
+        ]
+
+
+def _fetch_bases(
+    lock: Lock, images: Sequence[StoredImage], on_bytes: Callable[[int], None]
+) -> None:
+    if not any(image.lacking for image in images):
+        return
+    from builder.edge import base_image  # noqa: PLC0415
+    from builder.edge.registry import Registry  # noqa: PLC0415
+
+    ref = ImageRef.parse(lock.header.base.image)
+    with Registry.open(ref.registry, os.environ) as registry:
+        for image in images:
+            base_image.bring(registry, ref, image, on_bytes)
 
 
 def _fetch_base_maker(context: Context, lock: Lock, store: Store) -> None:
     """Bring the program that makes a base of .debs, so that `build` asks no network."""
     from builder.edge import mmdebstrap, rootfs  # noqa: PLC0415
 
+    if not lock.header.base.debian:
+        return
     records, folder = context.places.state / "base", context.places.cache / "tools"
     wanted = [content.debs for content in lock.platforms.values() if content.debs]
     if all(rootfs.find_base(debs, store, records) for debs in wanted):
@@ -170,6 +221,10 @@ def _fetch_base_maker(context: Context, lock: Lock, store: Store) -> None:
 
 def _bytes(pins: Iterable[WheelPin | DebPin]) -> int:
     return sum(pin.size for pin in pins)
+
+
+def _sizes(blobs: Iterable[Descriptor]) -> int:
+    return sum(blob.size for blob in blobs)
 
 
 def _text(result: FetchResult) -> str:

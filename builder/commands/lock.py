@@ -14,6 +14,7 @@ from builder.commands import cross_check as cross_checks
 from builder.commands import lock_history, lock_import
 from builder.commands.context import Context, Outcome
 from builder.commands.cross_check import SecondOpinion
+from builder.commands.lock_base import with_bases
 from builder.commands.lock_check import check_locks
 from builder.commands.lock_image import Job, known_packages, lock_jobs
 from builder.commands.lock_migrate import migrate_locks
@@ -136,6 +137,7 @@ def run(
                 check_sources(job.spec, settings.indexes)
             past = _past(context, jobs) if replan else {}
             opinion = cross_checks.prepare(context, jobs, cross_check) if cross_check else None
+            jobs = with_bases(context, jobs)
             chosen = _choose(context, workshop, group, jobs, commit)
             made = _make(context, workshop, jobs, chosen, opinion, past)
             findings += chosen.findings
@@ -257,6 +259,11 @@ def _choose(
         chosen = choose_vllm(
             workshop,
             [job.spec for job in jobs],
+            {
+                (job.spec.name, platform): job.target(platform)
+                for job in jobs
+                for platform in job.spec.image.platforms
+            },
             {job.spec.name: job.previous for job in jobs},
             upgrade=any(job.upgrade or job.spec.lock.package in job.moving for job in jobs),
             commit=commit,

@@ -19,6 +19,7 @@ from builder.core.keys import finding
 from builder.core.lock import Lock
 from builder.core.settings import Settings
 from builder.core.spec import ImageSpec
+from builder.core.wheel_target import wheel_target
 from builder.edge import nightly
 from builder.edge.history import Forge
 from builder.edge.reach import open_indexes
@@ -50,7 +51,11 @@ def find_channel(
                 threads=settings.threads,
             )
             try:
-                wants = list(wants_of([spec]).values())
+                targets = {
+                    (spec.name, platform): wheel_target(spec, platform, lock.header.target.glibc)
+                    for platform in spec.image.platforms
+                }
+                wants = list(wants_of([spec], targets).values())
                 found += nightly.channel_findings(index, wants, forge=forge, now=now)
             except NetworkError as error:
                 down.append(error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from packaging.utils import canonicalize_name
 
@@ -15,12 +15,13 @@ from builder.commands.lock_wheels import Before, Order, lock_wheels, read_source
 from builder.commands.lock_workshop import Workshop
 from builder.core.assembly import LockedPlatform, LockedWheel
 from builder.core.distribution import of_metadata
+from builder.core.image_base import ImageBase
 from builder.core.imported import Imported
 from builder.core.lock import DebPin, Lock, WheelPin
 from builder.core.releases import pinned
 from builder.core.spec import ImageSpec
 from builder.core.target import target_of
-from builder.core.wheel_target import wheel_target
+from builder.core.wheel_target import WheelTarget, wheel_target
 from builder.edge import debs
 from builder.edge.pool import Stop, each
 from builder.errors import HashMismatch, Refused
@@ -42,6 +43,13 @@ class Job:
     """Whether all may."""
     imported: Imported | None = None
     """Another tool's lock, whose versions are preferred."""
+    bases: Mapping[str, ImageBase] = field(default_factory=dict)
+    """Platform → the base, where that is an image."""
+
+    def target(self, platform: str) -> WheelTarget:
+        """Work out what one platform takes; raises SpecError for a base whose glibc is unknown."""
+        base = self.bases.get(platform)
+        return wheel_target(self.spec, platform, base.glibc if base is not None else "")
 
     def before(self, platform: str, *, tools: bool = False) -> Before:
         """Say what of the earlier lock may be kept."""
@@ -79,6 +87,7 @@ class _Parts:
     overrides: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     asked: Order | None = None
+    base: ImageBase | None = None
 
 
 def lock_jobs(
@@ -123,14 +132,19 @@ def _work(
     def tools() -> None:
         order = Order(
             image=spec.name,
-            target=wheel_target(spec, platform),
+            target=job.target(platform),
             environment=target_of(spec, platform).environment,
             requirements=tuple(spec.lock.tools),
             before=job.before(platform, tools=True),
         )
         part.tools = lock_wheels(workshop, order)
 
+    image = job.bases.get(platform)
+
     def base() -> None:
+        if image is not None:
+            part.base, part.debs = image, image.debs
+            return
         part.debs = debs.resolve_base(
             spec.base, platform, context.settings.debian, context.places.cache / "apt"
         )
@@ -139,7 +153,7 @@ def _work(
 
 
 def _lock_image(workshop: Workshop, job: Job, platform: str, chosen: Chosen, part: _Parts) -> None:
-    spec, tags = job.spec, wheel_target(job.spec, platform)
+    spec, tags = job.spec, job.target(platform)
     target = target_of(spec, platform, glibc=tags.glibc, commit=chosen.commit)
     vllm = chosen.wheels[spec.name, platform]
     wheel = vllm.one_each[0]
@@ -174,6 +188,7 @@ def _locked(part: _Parts) -> LockedPlatform:
         wheels=part.wheels,
         tools=part.tools,
         debs=part.debs,
+        base=part.base,
         overrides=part.overrides,
         notes=part.notes,
         requirements=part.asked.requirements if part.asked else (),

@@ -21,7 +21,6 @@ from builder.core.imported import (
 )
 from builder.core.pick import rank
 from builder.core.target import target_of
-from builder.core.wheel_target import wheel_target
 from builder.edge import files
 from builder.errors import BadInput, NetworkError
 
@@ -59,7 +58,7 @@ def findings(workshop: Workshop, job: Job, resolved: Mapping[str, LockedPlatform
 def _by_index(workshop: Workshop, job: Job, platform: str, pin: ImportedPin) -> str:
     """Look whether the package's index has that version at all."""
     index = workshop.indexes.place(job.spec.index_of(pin.name))
-    target = wheel_target(job.spec, platform)
+    target = job.target(platform)
     try:
         offers = workshop.indexes.offers(index, pin.name)
     except NetworkError:

@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from builder.commands.context import Context
+from builder.core.debs import by_release
 from builder.core.finding import Finding
 from builder.core.keys import finding
-from builder.core.lock import DebPin, Lock
+from builder.core.lock import Lock
 from builder.core.manifest import Manifest
 from builder.core.reference import ImageRef
 from builder.core.settings import Settings
@@ -101,16 +102,11 @@ def _debs(
 ) -> None:
     from builder.edge import debs  # noqa: PLC0415
 
-    by_suite: dict[str, dict[str, DebPin]] = {}
-    for _, lock in locks:
-        rows = by_suite.setdefault(lock.header.base.debian, {})
-        rows |= {pin.sha256: pin for content in lock.platforms.values() for pin in content.debs}
-    for codename, rows in sorted(by_suite.items()):
-        if not rows:
-            continue
+    pins = (pin for _, lock in locks for content in lock.platforms.values() for pin in content.debs)
+    for codename, rows in by_release(pins).items():
         with context.output.bar("looking .debs up", len(rows), ".debs") as bar:
             gone, down = debs.find_gone(
-                list(rows.values()),
+                rows,
                 debs.archives(codename, settings.debian),
                 snapshot=settings.debian.snapshot,
                 threads=settings.threads,
@@ -142,6 +138,10 @@ def _base(spec: ImageSpec, lock: Lock, found: Sources) -> None:
                     found.findings.append(_moved(reference, platform, locked, seen, there))
             if is_nightly(reference.tag or ""):
                 found.findings += _purged(registry, reference)
+            if reference.tag and reference.digest:
+                tagged = registry.find_digest(reference.with_tag(reference.tag))
+                if tagged != reference.digest:
+                    found.findings.append(_left(reference, tagged))
     except NetworkError as error:
         found.down.append(error)
 
@@ -176,4 +176,16 @@ def _moved(reference: ImageRef, platform: str, locked: str, seen: str, there: st
         subject=f"{reference} ({platform})",
         evidence=f"the lock names {locked}, which is {'still there' if there else 'gone'}; "
         f"the tag now names {seen}",
+    )
+
+
+def _left(reference: ImageRef, tagged: str) -> Finding:
+    """Say that the tag beside a digest names something else; the digest is what counts."""
+    return finding(
+        "base-tag-removed",
+        severity="warning",
+        subject=str(reference),
+        evidence=f"the tag {reference.tag} now names {tagged or 'nothing any more'}",
+        cause="The tag has moved on; `base.image` has a digest, so nothing changes by itself.",
+        action="Nothing, or write the new digest into `base.image` and lock again.",
     )

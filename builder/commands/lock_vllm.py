@@ -16,7 +16,7 @@ from builder.core.nightly_set import Skip, Want
 from builder.core.releases import asked_of, newest_release
 from builder.core.simple import Candidate
 from builder.core.spec import GENERAL, ImageSpec
-from builder.core.wheel_target import wheel_target
+from builder.core.wheel_target import WheelTarget
 from builder.edge import nightly
 from builder.edge.history import Forge
 from builder.errors import NetworkError, NotOffered, SpecError
@@ -52,6 +52,7 @@ def on_channel(spec: ImageSpec, channel: str) -> ImageSpec:
 def choose_vllm(
     workshop: Workshop,
     specs: Sequence[ImageSpec],
+    targets: Mapping[tuple[str, str], WheelTarget],
     previous: Mapping[str, Lock | None],
     *,
     upgrade: bool,
@@ -61,14 +62,14 @@ def choose_vllm(
 ) -> Chosen:
     """Choose the newest vLLM of the channel that is complete for all images and platforms.
 
-    `previous` has the lock of each image; `upgrade` lets a file of the same version be replaced by
-    a better one. `now` has a time zone.
+    `targets` has each image and platform, `previous` the lock of each image; `upgrade` lets a file
+    of the same version be replaced by a better one. `now` has a time zone.
 
     Raises Refused, NotOffered, NetworkError with what is missing; SpecError when the images do not
     ask for the same vLLM.
     """
     first = _alike(specs)
-    wants = wants_of(specs)
+    wants = wants_of(specs, targets)
     locks = [lock for name in sorted(previous) if (lock := previous[name]) is not None]
     name = canonicalize_name(first.lock.package)
     keep = frozenset(
@@ -99,11 +100,13 @@ def choose_vllm(
     )
 
 
-def wants_of(specs: Sequence[ImageSpec]) -> dict[tuple[str, str], Want]:
-    """Say which wheel each image needs on each of its platforms."""
+def wants_of(
+    specs: Sequence[ImageSpec], targets: Mapping[tuple[str, str], WheelTarget]
+) -> dict[tuple[str, str], Want]:
+    """Say which wheel each image needs on each of its platforms, whose `targets` are known."""
     return {
         (spec.name, platform): Want(
-            variant=spec.lock.variant, platform=platform, target=wheel_target(spec, platform)
+            variant=spec.lock.variant, platform=platform, target=targets[spec.name, platform]
         )
         for spec in specs
         for platform in spec.image.platforms

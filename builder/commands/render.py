@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.commands.context import Context, Outcome
+from builder.commands.render_base import BaseFiles, find_or_make_base
 from builder.core.audit.kernels import baked, counted
 from builder.core.buildid import Invocation
 from builder.core.dockerfile import groups_of, installer, invocation, small_files
@@ -17,11 +18,11 @@ from builder.core.lock import Lock, WheelPin, canonical_json, digest_of
 from builder.core.spec import ImageSpec
 from builder.core.staleness import refuse_stale
 from builder.edge import context as build_context
-from builder.edge import files, mmdebstrap, rootfs
+from builder.edge import files
 from builder.edge.kernel_facts import read_kernels
 from builder.edge.project import read_lock_folder, read_spec
 from builder.edge.store import Store
-from builder.errors import BadInput, Outside, SpecError
+from builder.errors import BadInput, Outside
 
 
 class RenderResult(Result):
@@ -33,7 +34,7 @@ class RenderResult(Result):
     lock_digest: str
     spec_digest: str
     base_digest: str
-    """Of base.tar; empty with `--no-base`."""
+    """Of base.tar, or of the base image's manifest; empty with `--no-base`."""
     files: dict[str, str]
     """File → digest, of those that are not named by the lock."""
     command: str
@@ -71,14 +72,16 @@ def run(
     plan = plan_build(context, image, platform)
     _refuse_other_folder(out)
     links: dict[str, Path] = {}
+    texts: Mapping[str, bytes] = {}
     labels: dict[str, str] = {}
     if base:
-        root = find_or_make_base(context, plan)
+        root = find_or_make_base(context, plan.lock, plan.platform)
         links = large_files(context, plan, root)
         plan = with_kernels(context, plan)
-        labels = {BASE_DIGEST: f"sha256:{root.sha256}"}
+        texts = root.texts
+        labels = {BASE_DIGEST: root.digest}
     with context.output.step("render", f"writing {out}"), files.fresh_folder(out) as folder:
-        build_context.write_context(folder, plan.texts, links)
+        build_context.write_context(folder, {**plan.texts, **texts}, links)
     command = invocation(plan.lock, plan.platform)
     return Outcome(
         result=RenderResult(
@@ -106,12 +109,6 @@ def plan_build(context: Context, image: str, platform: str = "") -> Plan:
             f"the lock has no platform {chosen!r}",
             subject=str(place),
             action=f"it has: {', '.join(sorted(lock.platforms))}",
-        )
-    if not spec.base.debian:
-        raise SpecError(
-            "base.image: this nightlock builds on a Debian base alone",
-            subject=f"images/{image}/image.toml",
-            action="name a suite as base.debian",
         )
     texts = small_files(
         spec,
@@ -141,29 +138,7 @@ def with_kernels(context: Context, plan: Plan) -> Plan:
     )
 
 
-def find_or_make_base(context: Context, plan: Plan) -> rootfs.Base:
-    """Return base.tar, made now or earlier."""
-    store, records = Store(context.places.store), context.places.state / "base"
-    debs = plan.lock.platforms[plan.platform].debs
-    found = rootfs.find_base(debs, store, records)
-    if found is not None:
-        return found
-    tools = context.places.cache / "tools"
-    program = mmdebstrap.find_mmdebstrap(tools)
-    if program is None:
-        program = mmdebstrap.unpack_mmdebstrap(tools, context.settings.debian)
-    with context.output.step("base", f"making the root file system from {len(debs)} .debs"):
-        return rootfs.make_base(
-            plan.lock.header.base.debian,
-            debs,
-            store,
-            records,
-            program,
-            waiting=context.output.note,
-        )
-
-
-def large_files(context: Context, plan: Plan, base: rootfs.Base) -> dict[str, Path]:
+def large_files(context: Context, plan: Plan, base: BaseFiles) -> dict[str, Path]:
     """Map names in the folder to files of the store; raises Outside when some are not there."""
     store = Store(context.places.store)
     tool = installer(plan.lock, plan.platform)
@@ -179,7 +154,7 @@ def large_files(context: Context, plan: Plan, base: rootfs.Base) -> dict[str, Pa
             action=f"run `nightlock fetch {plan.spec.name}` first",
         )
     links = {name: store.path(pin.sha256) for name, pin in wanted.items()}
-    return {"base.tar": base.path} | links
+    return {**base.links, **links}
 
 
 def _refuse_other_folder(out: Path) -> None:
@@ -194,7 +169,7 @@ def _refuse_other_folder(out: Path) -> None:
 
 def _text(out: Path, command: Invocation, *, whole: bool) -> str:
     if not whole:
-        return f"{out}: Dockerfile, lock and programs, without base.tar and wheels"
+        return f"{out}: Dockerfile, lock and programs, without base and wheels"
     return (
         f"{out}: build it with\n  cd {out} && {command.text()}\n"
         "(with the private engine, first run what `nightlock engine status` says under `to use it`)"

@@ -15,6 +15,7 @@ from builder.core.debs import debs_digest
 from builder.core.distribution import Content, Distribution, of_metadata
 from builder.core.finding import Finding
 from builder.core.identity import check_files
+from builder.core.image_base import ImageBase
 from builder.core.layers import plan
 from builder.core.lock import (
     BaseLock,
@@ -69,6 +70,8 @@ class LockedPlatform:
     wheels: tuple[LockedWheel, ...]
     tools: tuple[LockedWheel, ...] = ()
     debs: tuple[DebPin, ...] = ()
+    base: ImageBase | None = None
+    """What they stand on, where that is an image."""
     overrides: tuple[str, ...] = ()
     """What companion rules replaced beyond image.toml (PEP 508)."""
     notes: tuple[str, ...] = ()
@@ -77,6 +80,11 @@ class LockedPlatform:
     """What was resolved (PEP 508): the image's, with vLLM and companions pinned."""
     constraints: tuple[str, ...] = ()
     """What narrowed it: the image's, and those of rules."""
+
+    @property
+    def glibc(self) -> str:
+        """Of a base that is an image; else empty."""
+        return self.base.glibc if self.base is not None else ""
 
     def judge_overlaps(self, winners: Sequence[Winner]) -> Judgement:
         """Find paths that several wheels ship, and say who wins each."""
@@ -119,7 +127,7 @@ def assemble(
         name: [tool.pin.line() for tool in sorted(locked.tools, key=lambda tool: tool.pin)]
         for name, locked in resolved.items()
     }
-    target = wheel_target(spec, spec.image.platforms[0])
+    bases = {name: locked.base for name, locked in resolved.items() if locked.base is not None}
     header = Header(
         image=spec.name,
         spec=digest or spec.digest,
@@ -132,16 +140,13 @@ def assemble(
             commit=commit or max(vllm.facts.commit for vllm in vllms),
             variant=spec.lock.variant,
         ),
-        target=TargetTable(python=target.python, glibc=target.glibc, cuda=spec.image.cuda or ""),
-        companions=_companions(platforms.values()),
-        base=BaseLock(
-            debian=spec.base.debian or "",
-            debs={
-                name: debs_digest(content.debs)
-                for name, content in platforms.items()
-                if content.debs
-            },
+        target=TargetTable(
+            python=spec.image.python,
+            glibc=_glibc(spec, bases.values(), old),
+            cuda=spec.image.cuda or "",
         ),
+        companions=_companions(platforms.values()),
+        base=_base(spec, platforms, bases, old),
         tools=dict(
             sorted(
                 ({name: (old.tools if old else {}).get(name, []) for name in kept} | tools).items()
@@ -172,11 +177,13 @@ def problems(
     target = target_of(
         spec,
         platform,
-        glibc=wheel_target(spec, platform).glibc,
+        glibc=wheel_target(spec, platform, locked.glibc).glibc,
         commit=commit,
-        programs=programs_of(pin.name for pin in locked.debs) if locked.debs else None,
+        programs=_programs(locked),
     )
-    every = [image, *(wheel.distribution for wheel in locked.wheels)]
+    wheels = [wheel.distribution for wheel in locked.wheels]
+    beside = locked.base.family(spec.lock.package) if locked.base is not None else []
+    every = [image, *wheels, *beside]
     found = check(
         every,
         target,
@@ -186,7 +193,51 @@ def problems(
     )
     tools = [wheel.distribution for wheel in locked.tools]
     owned = locked.judge_overlaps(spec.lock.winners).findings
+    if locked.base is not None:
+        found += locked.base.findings(spec, (wheel.name for wheel in wheels))
     return [*found, *check_files(tools, target), *owned]
+
+
+def _programs(locked: LockedPlatform) -> frozenset[str] | None:
+    if locked.base is not None:
+        return locked.base.programs
+    return programs_of(pin.name for pin in locked.debs) if locked.debs else None
+
+
+def _base(
+    spec: ImageSpec,
+    platforms: Mapping[str, PlatformLock],
+    bases: Mapping[str, ImageBase],
+    old: Header | None,
+) -> BaseLock:
+    """Name what determines the base of each platform; `bases` are those that are images."""
+    images = {name: base.digest for name, base in bases.items()}
+    if spec.base.image is not None:
+        kept = platforms.keys() - images.keys()
+        if old is not None and kept:
+            if old.base.image != spec.base.image:
+                raise Refused(
+                    f"{', '.join(sorted(kept))} would stay on {old.base.image or old.base.debian}",
+                    subject=f"images/{spec.name}/image.toml: base.image",
+                    action="lock all platforms together, without --platform",
+                )
+            images |= {name: old.base.images[name] for name in kept}
+    return BaseLock(
+        debian=spec.base.debian or "",
+        image=spec.base.image or "",
+        images=dict(sorted(images.items())),
+        debs={
+            name: debs_digest(content.debs) for name, content in platforms.items() if content.debs
+        },
+    )
+
+
+def _glibc(spec: ImageSpec, bases: Iterable[ImageBase], old: Header | None) -> str:
+    """Return glibc of the base; where images differ by platform, the oldest."""
+    if spec.base.debian is not None:
+        return wheel_target(spec, spec.image.platforms[0]).glibc
+    found = {base.glibc for base in bases} | ({old.target.glibc} if old is not None else set())
+    return min(found, key=lambda text: tuple(map(int, text.split("."))))
 
 
 def _content(locked: LockedPlatform, winners: Sequence[Winner]) -> PlatformLock:

@@ -41,6 +41,8 @@ class Invocation:
     push: bool = False
     cache: bool = True
     builder: str = ""
+    contexts: Mapping[str, str] = field(default_factory=dict)
+    """Named contexts: name → where it is, relative to the folder."""
     metadata: str = ""
     """File for the digest; empty: not asked for."""
 
@@ -52,6 +54,11 @@ class Invocation:
             "buildx",
             "build",
             *(["--builder", self.builder] if self.builder else []),
+            *(
+                word
+                for name, place in sorted(self.contexts.items())
+                for word in ("--build-context", f"{name}={place}")
+            ),
             "--platform",
             self.platform,
             "--network",

@@ -23,6 +23,20 @@ def debs_digest(pins: Iterable[DebPin]) -> str:
     return digest_of(debs_text(pins))
 
 
+def by_release(pins: Iterable[DebPin]) -> dict[str, tuple[DebPin, ...]]:
+    """Part .debs by the release of Debian their suites belong to; each file once."""
+    found: dict[str, dict[str, DebPin]] = {}
+    for pin in pins:
+        codename = pin.suite.removesuffix("-updates").removesuffix("-security")
+        found.setdefault(codename, {})[pin.sha256] = pin
+    return {codename: tuple(rows.values()) for codename, rows in sorted(found.items())}
+
+
+def release_of(lock: Lock, platform: str) -> str:
+    """Codename of Debian below an image; empty for a base image that got no .debs."""
+    return lock.header.base.debian or next(iter(by_release(lock.platforms[platform].debs)), "")
+
+
 def candidates(
     pin: DebPin, archives: Mapping[str, Sequence[str]], snapshot: str = ""
 ) -> tuple[str, ...]:

@@ -20,6 +20,8 @@ from builder.errors import LockFileError, SpecError
 VENV = "/opt/venv"
 CUDA_HOME = "/usr/local/cuda"
 """Where programs look for a toolkit that nobody told them of."""
+BASE_CONTEXT = "base-image"
+"""Name of the context that is a base image; a stage of that name would be replaced by it."""
 CACHE = "/cache"
 """The one folder a container writes to: home, models and compiled code; one volume keeps it."""
 
@@ -196,7 +198,14 @@ def invocation(lock: Lock, platform: str) -> Invocation:
         epoch=lock.header.epoch,
         name=f"nightlock/{lock.header.image}:local",
         labels={},
+        contexts=base_context(lock, platform),
     )
+
+
+def base_context(lock: Lock, platform: str) -> dict[str, str]:
+    """Name the context of a base image: the folder `base/`, by digest; none for a base of .debs."""
+    digest = lock.header.base.images.get(platform)
+    return {BASE_CONTEXT: f"oci-layout://./base@{digest}"} if digest else {}
 
 
 def dockerfile(templates: Mapping[str, str], *, spec: ImageSpec, lock: Lock, platform: str) -> str:
@@ -222,6 +231,8 @@ def dockerfile(templates: Mapping[str, str], *, spec: ImageSpec, lock: Lock, pla
             platform=platform,
             command=invocation(lock, platform).text(),
             base_title=_base_title(lock, platform),
+            base_context=BASE_CONTEXT if lock.header.base.image else "",
+            debs=lock.platforms[platform].debs,
             uv=installer(lock, platform),
             groups=groups_of(lock, platform),
             venv=VENV,
@@ -274,6 +285,9 @@ def quoted(value: str) -> str:
 def _base_title(lock: Lock, platform: str) -> str:
     base = lock.header.base
     count = len(lock.platforms[platform].debs)
+    if base.image:
+        more = f", and {count} locked packages" if count else ""
+        return f"{base.image}, {platform}: {base.images.get(platform, '')}{more}"
     return f"Debian {base.debian} from {count} locked packages, {base.debs.get(platform, '')}"
 
 

@@ -41,9 +41,7 @@ def header_problems(header: Header) -> Iterator[str]:
             yield f"[files] lacks {stem}.meta.json"
         if platform not in header.layers:
             yield f"[layers] lacks {platform}"
-        debs, digest = header.files.get(f"{stem}.debs.txt"), header.base.debs.get(platform)
-        if debs != digest:
-            yield f"[base.debs] of {platform} is {digest or 'missing'}, the file {debs or 'too'}"
+    yield from _base_problems(header, platforms)
     known = set(platforms)
     named = {
         "files": {platform_of(name) for name in header.files},
@@ -55,6 +53,16 @@ def header_problems(header: Header) -> Iterator[str]:
     for table, keys in named.items():
         if strange := sorted(set(keys) - known):
             yield f"[{table}] names {', '.join(strange)}, which has no list of wheels"
+
+
+def _base_problems(header: Header, platforms: Iterable[str]) -> Iterator[str]:
+    for platform in platforms:
+        name = f"{platform.replace('/', '-')}.debs.txt"
+        debs, digest = header.files.get(name), header.base.debs.get(platform)
+        if debs != digest:
+            yield f"[base.debs] of {platform} is {digest or 'missing'}, the file {debs or 'too'}"
+        if header.base.image and platform not in header.base.images:
+            yield f"[base.images] lacks {platform}"
 
 
 def content_problems(header: Header, platform: str, content: Content) -> Iterator[str]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from packageurl import PackageURL
 
 from builder.core.buildid import EXPORTER
+from builder.core.debs import release_of
 from builder.core.lock import Lock, canonical_json
 from builder.core.purl import deb_purl, wheel_purl
 from builder.core.receipt import STATEMENT
@@ -89,8 +90,14 @@ def _dependencies(lock: Lock, built: Built) -> list[dict[str, object]]:
         _row(wheel_purl(pin), pin.file, f"sha256:{pin.sha256}", index=pin.index)
         for pin in (*content.wheels, *lock.tools(built.platform))
     ]
+    codename = release_of(lock, built.platform)
     rows += [
-        _row(deb_purl(pin, base.debian), pin.path, f"sha256:{pin.sha256}", suite=pin.suite)
+        _row(
+            deb_purl(pin, codename),
+            pin.path,
+            f"sha256:{pin.sha256}",
+            suite=pin.suite,
+        )
         for pin in content.debs
     ]
     rows.sort(key=lambda row: str(row["uri"]))

@@ -22,6 +22,7 @@ from cyclonedx.model.tool import ToolRepository
 from cyclonedx.output.json import JsonV1Dot6
 
 from builder.core.closure import needs
+from builder.core.debs import release_of
 from builder.core.distribution import of_pin
 from builder.core.lock import DebPin, Lock, WheelPin, canonical_json
 from builder.core.purl import deb_purl, debian_version, wheel_purl
@@ -61,7 +62,7 @@ def cyclonedx(lock: Lock, platform: str) -> bytes:
     )
     licences = LicenseFactory()
     wheels = [_wheel(pin, _row(content.meta, pin), licences) for pin in content.wheels]
-    codename = header.base.debian
+    codename = release_of(lock, platform)
     parts = [*wheels, *(_deb(pin, codename) for pin in content.debs), *_system(codename)]
     bom = Bom(
         components=parts,

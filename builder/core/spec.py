@@ -12,7 +12,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from builder.errors import NightlockError, SpecError
+from builder.core.reference import ImageRef
+from builder.errors import BadInput, NightlockError, SpecError
 
 GENERAL = "general"
 """The index pip and uv are configured for; every package may come from it unless bound."""
@@ -51,6 +52,14 @@ def _requirement(text: str) -> str:
 def _package(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise ValueError("not a package name: letters, digits, and . _ - between them (PEP 503)")
+    return text
+
+
+def _image(text: str) -> str:
+    try:
+        ImageRef.parse(text)
+    except BadInput as error:
+        raise ValueError(f"{error.what}; {error.action}") from None
     return text
 
 
@@ -142,8 +151,8 @@ class BaseTable(_Table):
 
     debian: Literal["bookworm", "trixie"] | None = None
     packages: Annotated[list[str], AfterValidator(_sorted)] = []
-    image: str | None = None
-    """Instead of `debian`: an image reference, locked by digest."""
+    image: Annotated[str, AfterValidator(_image)] | None = None
+    """Instead of `debian`: an image reference, locked by digest; `packages` come on top of it."""
 
     @model_validator(mode="after")
     def _one_of(self) -> BaseTable:

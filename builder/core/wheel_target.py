@@ -65,17 +65,16 @@ class WheelTarget:
         yield f"linux_{self.machine}"
 
 
-def wheel_target(spec: ImageSpec, platform: str) -> WheelTarget:
-    """Work out what one platform of an image takes.
+def wheel_target(spec: ImageSpec, platform: str, glibc: str = "") -> WheelTarget:
+    """Work out what one platform of an image takes; `glibc` is that of a base that is an image.
 
     Raises SpecError for a base whose glibc is not known.
     """
-    if spec.base.debian is None:
+    known = GLIBC.get(spec.base.debian or "", glibc)
+    if not known:
         raise SpecError(
-            f"base.image: {spec.base.image!r}: only a `debian` base can be locked",
+            f"base.image: {spec.base.image!r}: its glibc is not known",
             subject=f"images/{spec.name}/image.toml",
-            action=f"use base.debian, one of {', '.join(GLIBC)}",
+            action="lock it: the base is read then",
         )
-    return WheelTarget(
-        python=spec.image.python, glibc=GLIBC[spec.base.debian], machine=MACHINES[platform]
-    )
+    return WheelTarget(python=spec.image.python, glibc=known, machine=MACHINES[platform])

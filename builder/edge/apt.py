@@ -5,6 +5,7 @@ Nothing of the machine's apt leaks in but how it reaches the network (apt.conf(5
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -100,13 +101,22 @@ def network_configuration() -> str:
 
 
 class AptRoot:
-    """One private apt root, in a folder that may be used again."""
+    """One private apt root, in a folder that may be used again.
 
-    def __init__(self, folder: Path, sources: Sequence[AptSource], architecture: str) -> None:
+    `status` is the dpkg status of what is installed already; empty: nothing is.
+    """
+
+    def __init__(
+        self, folder: Path, sources: Sequence[AptSource], architecture: str, status: str = ""
+    ) -> None:
         self.folder = folder.absolute()
         self.sources = tuple(sources)
         self.architecture = architecture
         """Debian's name: `amd64`, `arm64`."""
+        self._status = status.encode()
+        mark = hashlib.sha256(self._status).hexdigest()[:16] if status else ""
+        # A name of its own: apt takes a file of the same length and second for the same file.
+        self._status_file = self.folder / f"status{'-' if mark else ''}{mark}"
 
     def update(self) -> None:
         """Fetch the indexes and check their signatures.
@@ -136,7 +146,13 @@ class AptRoot:
         patterns = ["?essential", "?priority(required)"] if essential else []
         with self._held():
             said = self._apt_get(
-                "install", "--print-uris", "-q", "--", *patterns, *sorted(packages)
+                "install",
+                "--print-uris",
+                "--no-remove",
+                "-q",
+                "--",
+                *patterns,
+                *sorted(packages),
             )
             return self._pins(said)
 
@@ -217,7 +233,7 @@ class AptRoot:
                 )
         text = "\n".join(source.text() for source in self.sources)
         files.write(self.folder / "etc/apt/debian.sources", text.encode())
-        files.write(self.folder / "status", b"")
+        files.write(self._status_file, self._status)
         files.write(self.folder / "apt.conf", self._configuration().encode())
 
     def _configuration(self) -> str:
@@ -231,7 +247,7 @@ Dir::Etc::sourcelist "{root}/etc/apt/debian.sources";
 Dir::Etc::sourceparts "-";
 Dir::Etc::netrc "/etc/apt/auth.conf";
 Dir::Etc::netrcparts "/etc/apt/auth.conf.d";
-Dir::State::status "{root}/status";
+Dir::State::status "{self._status_file}";
 APT::Architecture "{self.architecture}";
 APT::Architectures {{ "{self.architecture}"; }};
 APT::Install-Recommends "false";
@@ -285,6 +301,13 @@ Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
                 subject=", ".join(unknown),
                 action="correct the name under `[base] packages` of the image.toml",
             )
+        if "Packages need to be removed" in whole:
+            return Refused(
+                "to install these packages, others of the base would have to go: "
+                + _removed(whole),
+                subject=where,
+                action="take out of `[base] packages` what conflicts, or take another base",
+            )
         if "unmet dependencies" in whole or "held broken packages" in whole:
             reasons = whole.partition("unmet dependencies:")[2] or whole
             return Refused(
@@ -303,6 +326,11 @@ Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
             subject=where,
             action="check the network and the proxy of apt, or name another mirror: " + _SET_MIRROR,
         )
+
+
+def _removed(said: str) -> str:
+    match = re.search(r"will be REMOVED:\n((?:  .*\n?)+)", said)
+    return " ".join(match[1].split()) if match else "apt does not say which"
 
 
 def _helper() -> Path:

@@ -79,11 +79,17 @@ def build(
     with tempfile.TemporaryDirectory(prefix="nightlock-build-") as scratch:
         metadata = Path(scratch, "metadata.json")
         asked = replace(invocation, metadata=str(metadata))
-        arguments = asked.arguments(str(folder))
+        # From inside: named contexts are folders below it, and buildx parts their places at `:`.
+        arguments = asked.arguments(".")
         # Lines of plain text are the one progress format that every buildx knows.
         arguments[2:2] = ["--progress", "plain"]
         try:
-            process.stream([engine.docker, *arguments], on_line, environment=_environment(engine))
+            process.stream(
+                [engine.docker, *arguments],
+                on_line,
+                cwd=folder,
+                environment=_environment(engine),
+            )
         except CommandFailed as error:
             raise steps.failure(str(folder / "Dockerfile")) from error
         return _digest(metadata, invocation.name)

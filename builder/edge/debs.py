@@ -58,6 +58,25 @@ def resolve_base(
     return root.resolve(base.packages, essential=True)
 
 
+def resolve_onto(
+    status: str,
+    codename: str,
+    packages: Sequence[str],
+    platform: str,
+    settings: DebianSettings,
+    folder: Path,
+) -> tuple[DebPin, ...]:
+    """Resolve packages on top of a system of that release; `status` is its dpkg's own file.
+
+    What it has already and need not change is left out. Raises as `AptRoot` and `host_sources`.
+    """
+    architecture = architecture_of(platform)
+    sources = host_sources(codename, settings)
+    root = AptRoot(folder / f"{codename}-{architecture}", sources, architecture, status)
+    root.update()
+    return root.resolve(packages, essential=False)
+
+
 def relock(
     lock: Lock, base: BaseTable, platform: str, settings: DebianSettings, folder: Path
 ) -> Relocked:

@@ -158,13 +158,13 @@ def download(
     *,
     size: int | None = None,
     on_bytes: Callable[[int], None] | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> Answer:
     """Make `target` hold what `url` serves, going on from the bytes that are there already.
 
     `size` is the length it should get, when known. `on_bytes` hears how many bytes more (negative:
     fewer, when it had to start over) lie in the file, and may raise to stop; what has arrived by
-    then stays, so that the next call goes on from it. Takes `file:` URLs too. Does not check what
-    the bytes are.
+    then stays, so that the next call goes on from it. Takes `file:` URLs too. Does not check bytes.
 
     Raises NotOffered, NetworkError, DiskFull.
     """
@@ -181,7 +181,7 @@ def download(
             return Answer()
         tries += 1
         try:
-            answer = _stream(client, url, target, size, tell)
+            answer = _stream(client, url, target, size, tell, headers or {})
             if answer is not None:
                 return answer
         except NotOffered:
@@ -226,13 +226,14 @@ def _stream(
     target: Path,
     size: int | None,
     tell: Callable[[int], None],
+    more: Mapping[str, str],
 ) -> Answer | None:
     """Take one answer into the file; None when it has to be asked for again from the start."""
     start = _length(target)
     if size is not None and start > size:
         _restart(target, start, tell)
         start = 0
-    headers = {"Range": f"bytes={start}-", **_AS_IT_IS} if start else dict(_AS_IT_IS)
+    headers = {**more, **({"Range": f"bytes={start}-"} if start else {}), **_AS_IT_IS}
     with client.stream("GET", url, headers=headers) as response:
         if start and response.status_code == 416:
             total = response.headers.get("Content-Range", "").rpartition("/")[2]

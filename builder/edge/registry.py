@@ -5,14 +5,16 @@ What comes is checked against its digest before it is handed out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx
 
 from builder.core.hash_change import other_bytes
 from builder.core.lock import digest_of
-from builder.core.manifest import MEDIA_TYPES, ImageConfig, Manifest
+from builder.core.manifest import MEDIA_TYPES, Descriptor, ImageConfig, Manifest
 from builder.core.reference import ImageRef
+from builder.edge.download import download
 from builder.edge.registry_answer import UNUSABLE, bounded, expect, json_table, quoted
 from builder.edge.registry_connection import Connection
 from builder.errors import BadInput, RegistryError
@@ -168,6 +170,21 @@ class Registry(Connection):
         )
         expect(done, subject, 201, 204)
         return digest
+
+    def download(
+        self, ref: ImageRef, blob: Descriptor, target: Path, on_bytes: Callable[[int], None]
+    ) -> None:
+        """Make `target` hold a blob of any size, going on from what lies there; not checked."""
+        # Logs in as well: a long answer cannot ask who we are.
+        if not self.has_blob(ref, blob.digest):
+            raise RegistryError(
+                "the registry has the image, and lacks a part of it",
+                subject=f"{ref.name}@{blob.digest}",
+                action="push the image again, or take another one",
+            )
+        url = str(self._client.base_url.join(f"/v2/{ref.repository}/blobs/{blob.digest}"))
+        token = self._tokens.header(f"repository:{ref.repository}:pull")
+        download(self._client, url, target, size=blob.size, on_bytes=on_bytes, headers=token)
 
     def config(self, ref: ImageRef, manifest: Manifest, platform: str = "") -> ImageConfig:
         """Fetch the config of an image; of an index, that of `platform` or of its only one.

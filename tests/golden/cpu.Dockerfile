@@ -4,7 +4,7 @@
 # Rendered by nightlock from lock/cpu/, lock digest sha256:e3bafd4b75e98eae799ec0fcf885da4caf853042effe36c0c9079895b1bf7dda.
 # This folder is the whole context: nothing is fetched while building, so the command above gives
 # the same layers on every machine. `nightlock build` adds two labels to it: the digest of
-# base.tar and the build id.
+# the base and the build id.
 
 # ---- base: the root file system -----------------------------------------------------------------
 # Debian bookworm from 1 locked packages, sha256:55beb7e9a987e20ddca2a2326732fdbea958ed26f1ccf90f7bb7a9825fa8d4dc

@@ -4,7 +4,7 @@
 # Rendered by nightlock from lock/cuda13-sm121/, lock digest sha256:0bf44ffff3b48036be553fb792b99b58b59be256483508b7e7edc11e52f5dabe.
 # This folder is the whole context: nothing is fetched while building, so the command above gives
 # the same layers on every machine. `nightlock build` adds two labels to it: the digest of
-# base.tar and the build id.
+# the base and the build id.
 
 # ---- base: the root file system -----------------------------------------------------------------
 # Debian trixie from 1 locked packages, sha256:55beb7e9a987e20ddca2a2326732fdbea958ed26f1ccf90f7bb7a9825fa8d4dc

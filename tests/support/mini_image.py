@@ -71,7 +71,7 @@ def mini_project(context: Context, folder: Path) -> Context:
     image.mkdir(parents=True)
     (folder / "images/_shared").symlink_to(ROOT / "images/_shared")
     (image / "Dockerfile.j2").write_text('{% extends "_shared/image.j2" %}\n')
-    (image / "image.toml").write_text(_spec_text(spec))
+    (image / "image.toml").write_text(spec_text(spec))
     settings = context.settings.debian
     debs = resolve_base(spec.base, AMD64, settings, folder / "apt")
     assert spec.base.debian is not None
@@ -104,7 +104,8 @@ def mini_lock(spec: ImageSpec, debs: tuple[DebPin, ...]) -> Lock:
     )
 
 
-def _spec_text(spec: ImageSpec) -> str:
+def spec_text(spec: ImageSpec) -> str:
+    """Spell a spec as image.toml."""
     import tomli_w  # noqa: PLC0415 - only this function writes TOML
 
     return tomli_w.dumps(spec.model_dump(mode="json", exclude_none=True))

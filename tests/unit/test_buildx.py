@@ -36,7 +36,7 @@ def says(folder: Path, metadata: str) -> str:
     """Write the metadata file to the path that the arguments name."""
     return (
         f'while [ "$1" != --metadata-file ]; do shift; done; printf %s \'{metadata}\' > "$2"; '
-        f"env > {folder}/environment"
+        f"env > {folder}/environment; pwd > {folder}/cwd"
     )
 
 
@@ -58,7 +58,8 @@ def test_build_reports_steps_and_returns_the_digest(
     assert "SOURCE_DATE_EPOCH" not in environment
     words = (tmp_path / "arguments").read_text().splitlines()
     assert ["buildx", "build", "--progress", "plain"] == words[:4]
-    assert str(tmp_path) == words[-1]
+    assert "." == words[-1]
+    assert str(tmp_path) == (tmp_path / "cwd").read_text().strip()
 
 
 def test_a_failed_step_is_explained(tmp_path: Path) -> None:

@@ -9,15 +9,17 @@ import pytest
 from builder.core.debs import (
     DebChange,
     architecture_of,
+    by_release,
     candidates,
     debs_digest,
     debs_text,
     diff_debs,
     diff_text,
+    release_of,
     with_debs,
 )
-from builder.core.lock import DebPin, Lock, digest_of
-from tests.support.small_lock import small_lock
+from builder.core.lock import BaseLock, DebPin, Lock, digest_of
+from tests.support.small_lock import AMD64, small_lock
 
 ARCHIVES = {
     "bookworm": ("http://one/debian", "http://two/debian"),
@@ -121,3 +123,15 @@ def test_other_debs_leave_the_rest_of_a_lock_alone() -> None:
     assert moved.header.base.debs == {**lock.header.base.debs, platform: debs_digest(debs)}
     assert moved.header.model_copy(update={"base": lock.header.base}) == lock.header
     assert Lock.parse(moved.files(), "x").digest == moved.digest
+
+
+def test_the_release_below_an_image() -> None:
+    """What the lock says; on a base image what its .debs come from, if there are any."""
+    made = small_lock()
+    assert "bookworm" == release_of(made, AMD64)
+    on_image = small_lock(base=BaseLock(image="debian:12", images={AMD64: "sha256:" + "c" * 64}))
+    assert "bookworm" == release_of(on_image, AMD64)
+    fixes = replace(on_image.platforms[AMD64].debs[0], suite="bookworm-security")
+    assert {"bookworm": (fixes,)} == by_release([fixes, fixes])
+    bare = replace(on_image, platforms={AMD64: replace(on_image.platforms[AMD64], debs=())})
+    assert "" == release_of(bare, AMD64)

@@ -110,8 +110,9 @@ def test_ranks_are_those_of_the_target() -> None:
 
 
 def test_a_base_of_unknown_glibc_cannot_be_a_target() -> None:
-    """The error names the key and what is allowed."""
+    """The error names the key; once the base was read, its glibc counts."""
     text = small_spec_text().replace('debian = "bookworm"', 'image = "debian:13"')
     spec = parse_spec(text, "images/cpu/image.toml")
     with pytest.raises(SpecError, match=r"base\.image"):
         wheel_target(spec, "linux/amd64")
+    assert "2.41" == wheel_target(spec, "linux/amd64", "2.41").glibc

@@ -12,13 +12,13 @@ import pytest
 from builder.commands import render
 from builder.commands.context import Context
 from builder.core.debs import debs_digest
-from builder.core.lock import DebPin, Header, Lock, PlatformLock, WheelPin, canonical_json
+from builder.core.lock import BaseLock, DebPin, Header, Lock, PlatformLock, WheelPin, canonical_json
 from builder.core.places import Places
 from builder.core.settings import Settings
 from builder.edge import rootfs
 from builder.edge.project import write_lock
 from builder.edge.store import Store
-from builder.errors import BadInput, LockFileError, Outside, SpecError, StaleLock
+from builder.errors import BadInput, LockFileError, Outside, StaleLock
 from builder.output import Output
 from tests.support.small_lock import AMD64, small_lock, small_spec, small_spec_text, templates
 
@@ -191,12 +191,15 @@ def test_an_unknown_platform_is_refused(tmp_path: Path) -> None:
     assert "linux/amd64" in raised.value.action
 
 
-def test_a_registry_base_is_refused_in_words(tmp_path: Path) -> None:
-    """A template for it is another one."""
+def test_a_base_image_without_the_store(tmp_path: Path) -> None:
+    """Pure without a base: the command names its digest; with one, what lacks is said."""
     text = small_spec_text().replace('debian = "bookworm"', 'image = "debian:12"')
-    spec = small_spec(text)
-    with pytest.raises(SpecError, match=r"base\.image"):
-        render.run(
-            project(tmp_path, lock=small_lock(spec), spec=text), "cpu", out=tmp_path / "o",
-            base=False,
-        )  # fmt: skip
+    digest = "sha256:" + "c" * 64
+    made = small_lock(small_spec(text))
+    base = BaseLock(image="debian:12", images={AMD64: digest}, debs=made.header.base.debs)
+    context = project(tmp_path, lock=small_lock(small_spec(text), base=base), spec=text)
+    result = render.run(context, "cpu", out=tmp_path / "o", base=False).result
+    assert f"base-image=oci-layout://./base@{digest}" in result.command
+    assert "" == result.base_digest
+    with pytest.raises(Outside, match=f"the base image {digest}, tini"):
+        render.run(context, "cpu", out=tmp_path / "o")

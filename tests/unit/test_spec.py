@@ -310,3 +310,15 @@ def test_writing_a_lock_leaves_other_files_alone(tmp_path: Path) -> None:
     assert "updated" == write_lock(tmp_path, small_lock(), out)
     assert {*small_lock().files(), "notes.txt"} == {path.name for path in out.iterdir()}
     assert "unchanged" == write_lock(tmp_path, small_lock(), out)
+
+
+def test_a_base_is_a_release_or_an_image() -> None:
+    """A reference is read as docker reads it; what is none is told."""
+    image = parse({**BASE, "base": {"image": "debian:13", "packages": ["tini"]}})
+    assert ("debian:13", ["tini"]) == (image.base.image, image.base.packages)
+    for text, words in (("debian/", "not a repository"), ("debian@sha256:1", "not a digest")):
+        with pytest.raises(SpecError, match=words) as caught:
+            parse({**BASE, "base": {"image": text}})
+        assert "base.image" in caught.value.what
+    with pytest.raises(SpecError, match="exactly one of `debian` and `image`"):
+        parse({**BASE, "base": {"packages": ["tini"]}})
