@@ -292,13 +292,15 @@ def test_any_user_on_a_read_only_root(mini: Mini, built: BuildResult, user: str)
 def test_it_serves_is_healthy_and_stops(mini: Mini, built: BuildResult) -> None:
     """The model is handed over, the probe finds the port, SIGTERM reaches the server."""
     name = f"nightlock-test-{uuid.uuid4().hex[:12]}"
-    quick = ["--health-interval=1s", "--health-start-period=1s"]
+    quick = ["--shm-size=1g", "--health-interval=1s", "--health-start-period=1s"]
     mini.docker(
         "run", "--detach", "--name", name, *quick, built.reference, "org/name", "--port", "9123"
     )  # fmt: skip
     try:
         _until(lambda: "healthy" == _inspect(mini, name, "{{.State.Health.Status}}"))
-        started = mini.docker("logs", name).splitlines()[0]
+        said = mini.docker("logs", name).splitlines()
+        assert "nightlock: ok   cache: /cache can be written" in said
+        started = next(line for line in said if not line.startswith("nightlock: "))
         assert "['--model', 'org/name', '--port', '9123'] 2000 /cache/huggingface" == started
         assert "127.0.0.1:9123: ok" in _inspect(mini, name, "{{json .State.Health}}")
         mini.docker("stop", "--time", "60", name)
