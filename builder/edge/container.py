@@ -33,7 +33,7 @@ from builder.core.boot import OWNER_LABEL, RUN_LABEL, BootPlan, Exit, Owner
 from builder.core.room import disk_full_line
 from builder.core.smoke import Machine
 from builder.edge import owner
-from builder.edge.engine import Engine
+from builder.edge.engine import Engine, knock
 from builder.edge.logfile import LogFile
 from builder.edge.profiles import readable_by_all
 from builder.edge.server import Server
@@ -280,7 +280,11 @@ def client_options(engine: Engine, seconds: float | None) -> dict[str, Any]:
 
 @contextmanager
 def open_client(engine: Engine, seconds: float | None) -> Iterator[docker.DockerClient]:
-    """Speak to the engine; `seconds` is the limit of one answer, None for no limit."""
+    """Speak to the engine; `seconds` is the limit of one answer, None for no limit.
+
+    Raises one of BROKEN when nobody answers.
+    """
+    knock(engine.host)
     client = docker.from_env(**client_options(engine, seconds))
     try:
         yield client

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,9 +122,8 @@ def probe_info(engine: Engine) -> Mapping[str, Any]:
 
 def ask_version(host: str, certificates: str = "", *, verify: bool = True) -> str:
     """Ask for the engine's version; empty when nobody answers within five seconds."""
-    if host.startswith("unix://") and not Path(host.removeprefix("unix://")).exists():
-        return ""
     try:
+        knock(host)
         client = connect(host, certificates, verify=verify)
         try:
             said: Mapping[str, Any] = client.version()
@@ -132,6 +132,18 @@ def ask_version(host: str, certificates: str = "", *, verify: bool = True) -> st
     except (DockerException, OSError, ValueError):
         return ""
     return str(said.get("Version", ""))
+
+
+def knock(host: str) -> None:
+    """Raise OSError where nobody listens on a socket of this machine.
+
+    docker-py leaves its own socket open when it cannot connect (`UnixHTTPConnection.connect`).
+    """
+    path = host.removeprefix("unix://")
+    if path != host:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as mine:
+            mine.settimeout(_ASK_SECONDS)
+            mine.connect(path)
 
 
 def connect(host: str, certificates: str = "", *, verify: bool = True) -> docker.DockerClient:

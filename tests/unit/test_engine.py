@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import socket
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +25,7 @@ from builder.core.engine_machine import Machine, is_debian_family, parse_os_rele
 from builder.core.mounts import CGROUPS, Mount, below, missing_cgroups, parse_mountinfo
 from builder.core.places import Places
 from builder.core.settings import EngineSettings, Settings
-from builder.edge.engine import find_engine, require_engine
+from builder.edge.engine import ask_version, find_engine, require_engine
 from builder.errors import DiskFull, NightlockError, Refused, ToolMissing
 
 FIT = Machine(
@@ -234,3 +237,17 @@ def test_a_silent_engine_that_was_asked_for_is_no_other(tmp_path: Path) -> None:
         require_engine(places, settings, {})
     with pytest.raises(ToolMissing, match="the Docker context 'gone'"):
         find_engine(places, Settings(), {"DOCKER_CONTEXT": "gone", "HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["nobody listens", "no such file"])
+def test_asking_a_dead_socket_leaves_none_open(tmp_path: Path, there: bool) -> None:
+    """docker-py keeps its socket when it cannot connect; a later test would be told of it."""
+    path = tmp_path / "s"
+    if there:
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(path))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always", ResourceWarning)
+        assert "" == ask_version(f"unix://{path}")
+        gc.collect()
+    assert [] == [str(warning.message) for warning in seen]
