@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from builder.core.audit.tree import Tree
 from builder.core.lock import Lock
 from builder.edge import profiles
 from builder.edge.image_source import open_image
-from builder.edge.project import read_lock_folder
+from builder.edge.project import find_project, read_lock_folder
 from builder.errors import BadInput
 
 FORMATS = ("text", "json", "html")
@@ -50,6 +51,7 @@ def run(
 
     """
     _check_options(lock, wheels, image, format)
+    context = _in_project(context, required=bool(lock))
     stated = read_lock_folder(context.lock_folder(lock), lock) if lock else None
     if image:
         result = _audit_image(context, image, stated, targets)
@@ -145,6 +147,16 @@ def _accepted(context: Context) -> list[Accept]:
 
 def _today() -> date:
     return datetime.now(UTC).date()
+
+
+def _in_project(context: Context, *, required: bool) -> Context:
+    """Find the project around the current folder; an image needs none."""
+    try:
+        return replace(context, project=find_project(context.project))
+    except BadInput:
+        if required:
+            raise
+        return context
 
 
 def _check_options(lock: str, wheels: Path | None, image: str, form: str) -> None:

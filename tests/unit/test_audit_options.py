@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,13 @@ def test_a_stale_spec_takes_overrides_from_the_lock(project: Audited) -> None:
     assert not audit.run(project.context, lock="gpu").ok
     spec.write_text(spec.read_text().replace("that is none", "of another day"))
     assert audit.run(project.context, lock="gpu").ok
+
+
+def test_the_project_is_found_from_a_folder_inside(project: Audited) -> None:
+    """As every verb finds it; without one a lock cannot be meant."""
+    project.lock([vllm(), *others()])
+    inside = replace(project.context, project=project.root / "images/gpu")
+    assert audit.run(inside, lock="gpu").ok
+    outside = replace(project.context, project=project.root.parent)
+    with pytest.raises(BadInput, match="no nightlock project"):
+        audit.run(outside, lock="gpu")
