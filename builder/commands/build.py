@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from builder.commands.build_documents import attach_documents
+from builder.commands.build_room import require_room, stages_of
 from builder.commands.context import Context, Outcome
 from builder.commands.render import Plan, large_files, plan_build, with_kernels
 from builder.commands.render_base import BaseFiles, find_or_make_base
@@ -20,7 +20,6 @@ from builder.core.labels import BASE_DIGEST, BUILD_ID, KERNELS, image_labels
 from builder.core.manifest import ImageConfig, Manifest
 from builder.core.provenance import Built
 from builder.core.reference import ImageRef
-from builder.core.room import build_bytes
 from builder.core.steps import Step
 from builder.core.tags import candidate_tag
 from builder.edge import builds, buildx, files
@@ -249,7 +248,8 @@ def decide(context: Context, engine: Engine, plan: Plan, repository: ImageRef, b
 def _build(context: Context, engine: Engine, job: Job, folder: Path) -> None:
     """Write the folder, build and push it, remember the digest; the folder goes in any case."""
     links = large_files(context, job.plan, job.base)
-    _require_room(engine, job, links)
+    if not job.builder:
+        require_room(context, engine, job.plan, job.base, links)
     output = context.output
 
     def on_step(step: Step) -> None:
@@ -265,22 +265,13 @@ def _build(context: Context, engine: Engine, job: Job, folder: Path) -> None:
             digest = buildx.build(engine, job.invocation, folder, on_step)
     finally:
         files.remove(folder)
-    record = BuildRecord(build_id=job.build_id, digest=digest, reference=str(job.target))
-    builds.write(context.places.state / "builds", record)
-
-
-def _require_room(engine: Engine, job: Job, links: Mapping[str, Path]) -> None:
-    """Look before gigabytes are copied; of an engine or a builder elsewhere nothing is known."""
-    data = None if job.builder else buildx.data_folder(engine)
-    if data is None:
-        return
-    wheels = [path for name, path in links.items() if name.endswith(".whl")]
-    needed = build_bytes(
-        wheels=sum(path.stat().st_size for path in wheels),
-        installed=build_context.installed_bytes(wheels),
-        base=job.base.size,
+    record = BuildRecord(
+        build_id=job.build_id,
+        digest=digest,
+        reference=str(job.target),
+        stages=tuple(stages_of(job.plan, job.base)),
     )
-    files.require_free(data, needed, f"building {job.plan.spec.name}")
+    builds.write(context.places.state / "builds", record)
 
 
 def _check(context: Context, job: Job, manifest: Manifest, config: ImageConfig) -> None:

@@ -118,6 +118,8 @@ class BuildRecord(BaseModel):
     """Of the manifest."""
     reference: str
     """Where it was pushed."""
+    stages: tuple[str, ...] = ()
+    """Digest of the base, and keys of the groups of wheels: what the engine's cache may hold."""
 
     @classmethod
     def parse(cls, text: str) -> BuildRecord | None:

@@ -16,6 +16,12 @@ def read(folder: Path, build_id: str) -> BuildRecord | None:
         return None
 
 
+def read_all(folder: Path) -> list[BuildRecord]:
+    """Return all records, without damaged ones."""
+    texts = [path.read_text() for path in sorted(folder.glob("*.json"))]
+    return [record for record in map(BuildRecord.parse, texts) if record is not None]
+
+
 def write(folder: Path, record: BuildRecord) -> None:
     """Remember a build; the last one under an id stays."""
     files.write(_path(folder, record.build_id), record.text().encode())

@@ -12,6 +12,7 @@ from pathlib import Path
 from builder.core.buildid import Invocation
 from builder.core.engine_features import BuilderPlatforms, parse_platforms
 from builder.core.reference import Digest, parse_digest
+from builder.core.room import parse_total
 from builder.core.steps import Step, Steps, buildkit_version
 from builder.edge import process
 from builder.edge.engine import Engine
@@ -59,6 +60,14 @@ def data_folder(engine: Engine) -> Path | None:
     except CommandFailed:
         return None
     return folder if folder.is_dir() else None
+
+
+def cached_bytes(engine: Engine) -> int:
+    """Return the size of the engine's build cache; 0 when it does not say."""
+    try:
+        return parse_total(_run(engine, ["buildx", "du"]))
+    except CommandFailed:
+        return 0
 
 
 def build(
