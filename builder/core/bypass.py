@@ -94,6 +94,14 @@ SETTINGS: tuple[Setting, ...] = (
         why="the driver of the machine that resolves decides",
     ),
     Setting(
+        name="NVIDIA_DISABLE_REQUIRE",
+        key="driver-too-old",
+        severity="warning",
+        values=r"(?i:1|t|true)",
+        why="an old driver is let in and fails later",
+    ),
+    Setting(
+        # As it is often written; the container toolkit knows the name above alone.
         name="NVIDIA_DISABLE_REQUIRES",
         key="driver-too-old",
         severity="warning",

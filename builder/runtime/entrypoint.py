@@ -65,6 +65,11 @@ def command(
     return server + _positional(words), True
 
 
+def asks_for_help(words: Sequence[str]) -> bool:
+    """Whether the server would only print its options (`--help`, `--help=GROUP`): no GPU needed."""
+    return any(word in ("-h", "--help") or word.startswith("--help=") for word in words)
+
+
 def find_program(word: str, path: str) -> str:
     """Return the path of the program that `word` means, as a shell would; empty for a model."""
     if not word or word.startswith("-"):
@@ -104,10 +109,11 @@ def main(arguments: Sequence[str]) -> NoReturn:
         argv, serves = command(arguments, image, path)
     except UsageError as error:
         _stop(USAGE, str(error))
-    if serves and environment.get("NIGHTLOCK_PREFLIGHT", "") != "off":
+    given = argv[len(image["server"]) :]
+    if serves and not asks_for_help(given) and environment.get("NIGHTLOCK_PREFLIGHT", "") != "off":
         from builder.runtime import preflight  # noqa: PLC0415
 
-        if not preflight.may_start(argv[len(image["server"]) :], image, environment):
+        if not preflight.may_start(given, image, environment):
             raise SystemExit(REFUSED)
     program = find_program(argv[0], path) or argv[0]
     try:

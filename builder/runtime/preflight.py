@@ -37,6 +37,7 @@ _SHM_MANY = 1024
 """MiB of /dev/shm: vLLM's ring buffers take 160, NCCL's segments more for each further GPU."""
 _BYPASS = {
     "FLASHINFER_DISABLE_VERSION_CHECK": "version-check-bypassed",
+    "NVIDIA_DISABLE_REQUIRE": "driver-too-old",
     "NVIDIA_DISABLE_REQUIRES": "driver-too-old",
 }
 _CACHES = (
@@ -78,7 +79,8 @@ def check(
 
 def _variables(environment: Mapping[str, str], image: Mapping[str, Any], report: Report) -> None:
     for name, key in _BYPASS.items():
-        if environment.get(name):
+        value = environment.get(name, "")
+        if value and not (name.startswith("NVIDIA_") and value.lower() in ("0", "f", "false")):
             report.warn(key, f"{name} is set: a check is switched off", f"run without {name}")
     known = _known_variables(image)
     for name in sorted(environment):

@@ -147,6 +147,18 @@ def test_it_becomes_the_server(tmp_path: Path) -> None:
     assert [] == [line for line in ran.stderr.splitlines() if not line.startswith("nightlock: ok")]
 
 
+@pytest.mark.parametrize("word", ["--help", "-h", "--help=ModelConfig"])
+def test_help_is_printed_on_any_machine(tmp_path: Path, word: str) -> None:
+    """As upstream's image does; without the word preflight says no to this model."""
+    folder = image_folder(tmp_path)
+    (folder / "cache").mkdir()
+    refused = start(folder, "/nowhere/model")
+    assert (entrypoint.REFUSED, "") == (refused.returncode, refused.stdout)
+    ran = start(folder, "/nowhere/model", word)
+    expected = [str(folder / "server"), "/nowhere/model", word, "HF_HOME="]
+    assert (0, expected, "") == (ran.returncode, ran.stdout.splitlines(), ran.stderr)
+
+
 def test_caches_that_cannot_be_written_go_elsewhere(tmp_path: Path) -> None:
     """A read-only root and a /tmp are enough; that nothing is kept is said."""
     folder = image_folder(tmp_path)

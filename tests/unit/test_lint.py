@@ -391,6 +391,19 @@ def test_entrypoint_form() -> None:
     assert set() == keys("run.sh", run("--entrypoint bash", arguments="serve /m"))
 
 
+@pytest.mark.parametrize(
+    ("variable", "found"),
+    [
+        ("NVIDIA_DISABLE_REQUIRE=1", {"driver-too-old"}),
+        ("NVIDIA_DISABLE_REQUIRE=false", set()),
+        ("NVIDIA_DISABLE_REQUIRES=1", {"driver-too-old"}),
+    ],
+)
+def test_driver_too_old_is_let_in(variable: str, found: set[str]) -> None:
+    """C34: the container toolkit's check is switched off; the variable's two spellings."""
+    assert found == keys("run.sh", run(f"-e {variable}"))
+
+
 def test_version_check_bypassed() -> None:
     """C04: the variable that switches FlashInfer's check off, wherever it is set."""
     variable = "FLASHINFER_DISABLE_VERSION_CHECK=1"

@@ -326,6 +326,15 @@ def test_version_check_bypassed(image: dict[str, Any], tmp_path: Path) -> None:
     assert ["version-check-bypassed"] == warns(report)
 
 
+@pytest.mark.parametrize(("value", "warned"), [("1", True), ("true", True), ("0", False)])
+def test_driver_too_old_is_let_in(
+    image: dict[str, Any], tmp_path: Path, value: str, warned: bool
+) -> None:
+    """C34: the container toolkit's own check is switched off; `0` switches nothing off."""
+    report = whole(image, {"NVIDIA_DISABLE_REQUIRE": value}, tmp_path)
+    assert (["driver-too-old"] if warned else []) == warns(report)
+
+
 def test_stale_caches(image: dict[str, Any], tmp_path: Path) -> None:
     """C39: a cache that is not keyed to this image's lock."""
     own = {"VLLM_CACHE_ROOT": f"{image['cache']}/{'a' * 12}/vllm"}
