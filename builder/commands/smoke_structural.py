@@ -87,14 +87,15 @@ def _asked(candidate: Candidate, lock: Lock) -> Asked:
         lock=lock,
         platform=candidate.platform,
         targets=candidate.targets,
-        question=question(lock, candidate.platform, candidate.targets),
+        question=question(lock, candidate.platform, candidate.targets, ptxas=probes.read("ptxas")),
         user=f"{user}:{group}",
     )
 
 
 def _digest() -> str:
     """Name what a pass is about: a later nightlock's test is another test."""
-    return digest_of(f"{own_version()}\n{probes.read('structural')}".encode())
+    programs = [probes.read(name) for name in ("structural", "ptxas")]
+    return digest_of("\n".join([own_version(), *programs]).encode())
 
 
 def _said(ended: Ended) -> str:

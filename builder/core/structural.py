@@ -68,6 +68,7 @@ def judge(asked: Asked, probe: Probe) -> tuple[Judged, ...]:
         *_imports(asked, probe),
         _version(asked, probe),
         _extension(asked, probe),
+        *_assembler(asked, probe),
         _kernel(asked, probe),
     )
 
@@ -237,6 +238,29 @@ def _extension(asked: Asked, probe: Probe) -> Judged:
         return _pass("c-extension", f"compiled by {rows[-1].get('compiler')}, loaded", ran.seconds)
     reason = _end(ran)
     return _fail("c-extension", reason, [_found("no-c-compiler-at-runtime", asked.subject, reason)])
+
+
+def _assembler(asked: Asked, probe: Probe) -> tuple[Judged, ...]:
+    """Triton brings an assembler of its own, which may be older than the GPU (C23)."""
+    name = "triton-ptxas"
+    if "ptxas" not in asked.question.commands:
+        return ()
+    ran = probe.programs.get("ptxas")
+    if ran is None or ran.status is None:
+        return (_late(name),)
+    rows = ran.rows()
+    if rows and "unknown" in rows[0]:
+        said = f"this Triton chooses its ptxas in another way: {rows[0]['unknown']}"
+        return (Judged(name=name, status="skip", reason=said),)
+    wrong = [
+        f"{row.get('path')}: {str(row.get('said')).strip()}" for row in rows if row.get("status")
+    ]
+    if ran.status != 0 or not rows or wrong:
+        reason = "; ".join(wrong) or _end(ran)
+        found = _found("ptxas-too-old", "triton", reason)
+        return (_fail(name, reason, [found], ran.seconds),)
+    known = ", ".join(f"{row.get('gpu')} by {row.get('path')}" for row in rows)
+    return (_pass(name, known, ran.seconds),)
 
 
 def _kernel(asked: Asked, probe: Probe) -> Judged:

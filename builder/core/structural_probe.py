@@ -143,15 +143,24 @@ class Question:
         )
 
 
-def question(lock: Lock, platform: str, targets: tuple[str, ...]) -> Question:
-    """Say what follows from a lock; `targets` are the image's, as `sm_120`."""
+def question(lock: Lock, platform: str, targets: tuple[str, ...], *, ptxas: str) -> Question:
+    """Say what follows from a lock; `targets` are the image's, as `sm_120`.
+
+    `ptxas` is the program that asks Triton's assembler: `builder/runtime/probes/ptxas.py`.
+    """
     content, vllm = lock.platforms[platform], lock.header.vllm
     modules = [module for package, module in _MODULES if content.wheel(package)]
     jit = bool(lock.header.target.cuda) and content.wheel("flashinfer-python") is not None
     known = [code for target in targets if (code := architecture(target)) is not None]
+    commands: dict[str, list[str]] = {}
+    # It asks for the metadata of a distribution called `vllm`, which others do not have.
+    if vllm.package == "vllm":
+        commands["version"] = ["vllm", "--version"]
+    if known and content.wheel("triton"):
+        gpus = [f"{code.major}{code.minor}" for code in known]
+        commands["ptxas"] = ["python", "-c", ptxas, *gpus]
     return Question(
         modules=(*modules, "vllm"),
-        # It asks for the metadata of a distribution called `vllm`, which others do not have.
-        commands={"version": ["vllm", "--version"]} if vllm.package == "vllm" else {},
+        commands=commands,
         architectures=tuple(compiled_for(code).listed for code in known) if jit else (),
     )

@@ -10,23 +10,46 @@ from pathlib import Path
 
 import httpx
 import pytest
+from packaging.utils import canonicalize_name
 
 from builder.commands import audit
 from builder.commands.context import Context
 from builder.core.audit.file import Examiner
+from builder.core.audit.kernels import Kernels
 from builder.core.elf import ElfScan
 from builder.core.fatbin import FatbinScan
-from builder.core.lock import digest_of
+from builder.core.lock import WheelPin, digest_of
 from builder.core.manifest import OCI_MANIFEST
 from builder.core.reference import ImageRef
 from builder.edge.project import read_lock
 from builder.edge.store import Store
 from tests.support.cuobjdump import Cuobjdump, install
+from tests.support.far_wheel import extract
 from tests.support.image_handle import ImageHandle
 
 ROOT = Path(__file__).parents[2]
 SMALL = ("nccl-extensions==0.1.0", "torchcodec==0.17.0")
 """Small wheels with code for several architectures: `a`, PTX, and linked relocatable code."""
+VLLM = WheelPin(
+    name=canonicalize_name("vllm"),
+    version="0.33.0",
+    sha256="4b6bdec4ab269990bf70d45a3c1e94c3760a27064513760193b26d6f0da883aa",
+    file="vllm-0.33.0-cp38-abi3-manylinux_2_28_x86_64.whl",
+    size=336_361_138,
+    index="general",
+)
+TRUE: dict[str, dict[str, int]] = {
+    "vllm/_C_stable_libtorch.abi3.so": {"f": 35, "exact": 50, "ptx": 28},
+    "vllm/_moe_C_stable_libtorch.abi3.so": {"f": 19, "exact": 8, "ptx": 15},
+    "vllm/_flashkda_C.abi3.so": {"f": 1},
+    "vllm/vllm_flash_attn/_vllm_fa2_C.abi3.so": {"ptx": 76},
+    "vllm/vllm_flash_attn/_vllm_fa3_C.abi3.so": {},
+    "vllm/_flashmla_C.abi3.so": {},
+    "vllm/_flashmla_extension_C.abi3.so": {},
+    "vllm/_deepselect_C.abi3.so": {},
+    "vllm/_qutlass_C.abi3.so": {},
+}
+"""What SM120 runs of vllm 0.33.0, and how: counted once with cuobjdump, which names `a` and `f`."""
 
 
 def code_of(path: Path) -> tuple[dict[str, int], int]:
@@ -67,6 +90,23 @@ def test_cuobjdump_agrees_on_small_wheels(cuobjdump: Cuobjdump, tmp_path: Path) 
     assert compared >= 8
 
 
+@pytest.mark.network
+def test_the_true_numbers_of_vllm_0_33_are_cuobjdumps_too(
+    cuobjdump: Cuobjdump, engine_context: Context, tmp_path: Path
+) -> None:
+    """Both read the extensions of the published wheel, but for FlashAttention's 173 MB."""
+    wanted = {name: forms for name, forms in TRUE.items() if "/vllm_flash_attn/" not in name}
+    for path in extract(engine_context, VLLM, wanted, tmp_path):
+        name = path.relative_to(tmp_path).as_posix()
+        assert cuobjdump.code(path) == code_of(path)[0], name
+        examiner = Examiner()
+        examiner.feed(path.read_bytes())
+        code = examiner.facts().code
+        row = Kernels(package="vllm", path=name, size=path.stat().st_size, code=code)
+        assert wanted[name] == row.forms("sm_120"), name
+        assert bool(wanted[name]) != bool(row.exception("sm_120")), name
+
+
 @pytest.mark.long
 @pytest.mark.network
 def test_cuobjdump_agrees_on_every_object_of_the_cuda_lock(
@@ -100,17 +140,7 @@ def test_the_true_numbers_of_vllm_0_33(engine_context: Context) -> None:
     rows = {row.path: row for row in outcome.result.audits[0].objects if row.package == "vllm"}
     runs = {path: row.runs["sm_120"] for path, row in rows.items()}
     assert outcome.ok, outcome.findings
-    assert {
-        "vllm/_C_stable_libtorch.abi3.so": {"f": 35, "exact": 50, "ptx": 28},
-        "vllm/_moe_C_stable_libtorch.abi3.so": {"f": 19, "exact": 8, "ptx": 15},
-        "vllm/_flashkda_C.abi3.so": {"f": 1},
-        "vllm/vllm_flash_attn/_vllm_fa2_C.abi3.so": {"ptx": 76},
-        "vllm/vllm_flash_attn/_vllm_fa3_C.abi3.so": {},
-        "vllm/_flashmla_C.abi3.so": {},
-        "vllm/_flashmla_extension_C.abi3.so": {},
-        "vllm/_deepselect_C.abi3.so": {},
-        "vllm/_qutlass_C.abi3.so": {},
-    } == runs
+    assert TRUE == runs
     none = {path for path, forms in runs.items() if not forms}
     assert none == {path for path, row in rows.items() if row.exceptions}
 

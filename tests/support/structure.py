@@ -11,6 +11,8 @@ from builder.core.structural_probe import Probe, question
 from tests.support.small_lock import AMD64, pin, small_lock
 
 USER = "123456:654321"
+PTXAS = {"gpu": "sm_120a", "path": "/opt/venv/…/ptxas-blackwell", "status": 0, "said": ""}
+"""What Triton's assembler answers for SM120."""
 
 
 def cuda_lock() -> Lock:
@@ -47,7 +49,7 @@ def asked(lock: Lock | None = None, targets: tuple[str, ...] = ("sm_120",)) -> A
         lock=lock,
         platform=AMD64,
         targets=targets,
-        question=question(lock, AMD64, targets),
+        question=question(lock, AMD64, targets, ptxas="program"),
         user=USER,
     )
 
@@ -84,6 +86,7 @@ def answer(what: Asked | None = None) -> dict[str, Any]:
                 )
             ),
             "version": ran() | {"out": f"{what.lock.header.vllm.version}\n"},
+            "ptxas": ran(PTXAS),
             "extension": ran({"answer": 42, "compiler": "/usr/bin/gcc"}),
             "kernel": ran({"code": ["compute_120f", "sm_120f"], "library": "x", "asked": "12.0f"}),
         },

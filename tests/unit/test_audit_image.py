@@ -16,7 +16,7 @@ from builder.core.lock import Lock
 from builder.errors import BadInput, HashMismatch
 from tests.support.audited import SITE, Audited, base, installed, others, vllm
 from tests.support.elf import needing
-from tests.support.layout import Entry, Packing, write_layout
+from tests.support.layout import Entry, Link, Packing, write_layout
 from tests.support.schemas import breaches
 from tests.support.wheels import make_wheel
 
@@ -66,6 +66,48 @@ def test_what_a_later_layer_brings_is_found(key: str, project: Audited, lock: Lo
     wheels = installed([vllm(), *others()])
     row = of(findings(project, project.image(lock, wheels, later)), key)
     assert says in row.evidence
+
+
+def test_leftover_cache_is_one_line_a_kind(project: Audited) -> None:
+    """With the bytes of all; what a package itself ships is none."""
+    later: dict[str, Entry] = {
+        "root/.cache/pip/http/ab": b"x" * 9,
+        "root/.cache/pip/http/cd": b"x" * 5,
+        "var/lib/apt/lists/mirror_trixie_Packages": b"x" * 3,
+    }
+    wheels = [vllm(more={"vllm/.cache/pip/http/ab": b"x"}), *others()]
+    lock = project.lock(wheels)
+    rows = findings(project, project.image(lock, installed(wheels), later))
+    found = [row for row in rows if row.key == "leftover-cache"]
+    assert {
+        "/root/.cache/pip/http/ab and 1 more": "an installer's cache, 14 bytes",
+        "/var/lib/apt/lists/mirror_trixie_Packages": "apt's package lists, 3 bytes",
+    } == {row.subject: row.evidence for row in found}
+    assert {"warning"} == {row.severity for row in found}
+
+
+def test_file_stray_many_of_a_folder_are_one_line(project: Audited, lock: Lock) -> None:
+    """Counted with their bytes; a few have a line each, and the layer is named."""
+    many: dict[str, Entry] = {f"srv/dump/{number}.pt": b"xy" for number in range(9)}
+    few: dict[str, Entry] = {"srv/a.txt": b"hello", "srv/b.txt": Link("/srv/a.txt")}
+    wheels = installed([vllm(), *others()])
+    rows = findings(project, project.image(lock, wheels, {**many, **few}))
+    assert {
+        "/srv/dump": "no package lists 9 files in it, 18 bytes: 0.pt, 1.pt, 2.pt …; "
+        "layer 3 of 4 brought it",
+        "/srv/a.txt": "no package lists it, 5 bytes; layer 3 of 4 brought it",
+        "/srv/b.txt": "no package lists it, a link to /srv/a.txt; layer 3 of 4 brought it",
+    } == {row.subject: row.evidence for row in rows}
+    assert {"file-stray"} == {row.key for row in rows}
+
+
+def test_object_unreadable_is_a_warning(project: Audited) -> None:
+    """A damaged table says nothing of what the file needs; the rest is judged all the same."""
+    cut = {"vllm/cut.so": needing("libcudart.so.12")[:150]}
+    wheels = [vllm(more=cut), *others()]
+    (row,) = findings(project, project.image(project.lock(wheels), installed(wheels)))
+    assert ("object-unreadable", "warning") == (row.key, row.severity)
+    assert row.subject.endswith("vllm/cut.so")
 
 
 def test_secret_in_layer_that_a_later_layer_deleted(project: Audited, lock: Lock) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from builder.core.audit.exceptions import PUBLISHED
 from builder.core.structural import Judged, unanswered
 from builder.core.structural_probe import Probe, question
 from tests.support.small_lock import AMD64, small_lock
-from tests.support.structure import answer, asked, cuda_lock, imported, judged, ran
+from tests.support.structure import PTXAS, answer, asked, cuda_lock, imported, judged, ran
+
+UNKNOWN_GPU = "ptxas fatal   : Value 'sm_120a' is not defined for option 'gpu-name'\n"
 
 
 def failed(rows: dict[str, Judged]) -> dict[str, list[tuple[str, str]]]:
@@ -39,6 +42,7 @@ def test_a_whole_image_passes_every_check() -> None:
         "import-vllm",
         "version",
         "c-extension",
+        "triton-ptxas",
         "flashinfer-jit",
     ] == list(rows)
     assert "silu_and_mul for sm_120f" == rows["flashinfer-jit"].reason
@@ -54,7 +58,8 @@ def test_what_a_cpu_image_has_not_is_not_asked() -> None:
         what.question.architectures,
     )
     said = answer(what)
-    del said["programs"]["version"], said["programs"]["kernel"]
+    for name in ("version", "ptxas", "kernel"):
+        del said["programs"][name]
     rows = judged(what, said)
     assert {"flashinfer-jit": []} == failed(rows)
     assert ("skip", "the image is built without CUDA") == (
@@ -66,7 +71,7 @@ def test_what_a_cpu_image_has_not_is_not_asked() -> None:
 
 def test_kernels_are_asked_for_as_flashinfer_spells_them() -> None:
     """12.0 with its family, 12.1 alone."""
-    found = question(cuda_lock(), AMD64, ("sm_120", "sm_121")).architectures
+    found = question(cuda_lock(), AMD64, ("sm_120", "sm_121"), ptxas="program").architectures
     assert ("12.0f", "12.1a") == found
 
 
@@ -115,7 +120,6 @@ def changed(name: str, *versions: str) -> dict[str, Any]:
         ("flashinfer-python", ["0.7.2"], "companions", "flashinfer-trio-mismatch"),
         ("torch", ["2.13.0"], "companions", "not-locked"),
         ("torch", [], "companions", "companion-missing"),
-        ("idna", [], "packages", "package-missing"),
         ("idna", ["3.11"], "packages", "not-locked"),
         ("idna", ["3.10", "3.9"], "packages", "distribution-twice"),
         ("debugpy", ["1.0"], "packages", "not-locked"),
@@ -124,8 +128,13 @@ def changed(name: str, *versions: str) -> dict[str, Any]:
 def test_companions_and_packages_are_the_locks(
     name: str, versions: list[str], check: str, key: str
 ) -> None:
-    """Keys flashinfer-trio-mismatch, not-locked, companion-missing, package-missing and more."""
+    """Keys flashinfer-trio-mismatch, not-locked, companion-missing and more."""
     assert {check: [(key, name)]} == failed(judged(asked(), changed(name, *versions)))
+
+
+def test_package_missing() -> None:
+    """A package that the lock names was taken away."""
+    assert {"packages": [("package-missing", "idna")]} == failed(judged(asked(), changed("idna")))
 
 
 def test_versions_are_compared_as_versions() -> None:
@@ -232,6 +241,37 @@ def test_no_c_compiler_at_runtime() -> None:
     said["programs"]["extension"] = ran(status=1, err="no C compiler: neither gcc nor clang\n")
     rows = judged(asked(), said)
     assert {"c-extension": [("no-c-compiler-at-runtime", asked().subject)]} == failed(rows)
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "words"),
+    [
+        (ran(PTXAS | {"status": 255, "said": UNKNOWN_GPU}), "fail", "'sm_120a' is not defined"),
+        (ran(status=1, err="RuntimeError: Cannot find ptxas-blackwell"), "fail", "Cannot find"),
+        (ran(), "fail", "said nothing"),
+        (ran({"unknown": "no attribute get_ptxas"}), "skip", "in another way"),
+        (ran(status=None), "inconclusive", "not done within"),
+    ],
+)
+def test_ptxas_too_old(program: dict[str, Any], status: str, words: str) -> None:
+    """C23: Triton prefers the assembler of its own wheel, whatever the image's toolkit knows."""
+    said = answer()
+    said["programs"]["ptxas"] = program
+    row = judged(asked(), said)["triton-ptxas"]
+    assert (status, True) == (row.status, words in row.reason)
+    wanted = [("ptxas-too-old", "triton")] if status == "fail" else []
+    assert wanted == [(one.key, one.subject) for one in row.findings]
+
+
+def test_tritons_assembler_is_asked_for_every_target() -> None:
+    """By the numbers that Triton has for them; a lock without Triton is not asked."""
+    commands = question(cuda_lock(), AMD64, ("sm_120", "sm_121"), ptxas="program").commands
+    assert ["120", "121"] == commands["ptxas"][-2:]
+    lock = cuda_lock()
+    content = lock.platforms[AMD64]
+    wheels = tuple(pin for pin in content.wheels if pin.name != "triton")
+    bare = replace(lock, platforms={AMD64: replace(content, wheels=wheels)})
+    assert {"version"} == set(question(bare, AMD64, ("sm_120",), ptxas="program").commands)
 
 
 @pytest.mark.parametrize(

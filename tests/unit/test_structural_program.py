@@ -220,3 +220,14 @@ def test_it_runs_as_one_argument() -> None:
     assert "1.0\n" == said["programs"]["version"]["out"]
     assert said["tree"]["files"] > 0
     assert {"mypy", "pytest"} <= {row["name"] for row in said["packages"]}
+
+
+def test_another_triton_is_unknown() -> None:
+    """Its API is not public: a Triton that chooses in another way is no fault of the image."""
+    ran = subprocess.run(
+        [sys.executable, "-I", "-c", probes.read("ptxas"), "120"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {"unknown": "No module named 'triton'"} == json.loads(ran.stdout)
