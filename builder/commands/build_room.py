@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from builder.commands.context import Context
 from builder.commands.render import Plan
@@ -26,7 +26,10 @@ def require_room(
     data = buildx.data_folder(engine)
     if data is None:
         return
-    wheels = {path.name: path for name, path in links.items() if name.endswith(".whl")}
+    # Files of the store are named by their hash.
+    wheels = {
+        PurePosixPath(name).name: path for name, path in links.items() if name.endswith(".whl")
+    }
     sizes = {
         stage: installed_bytes(wheels[pin.file] for pin in group.wheels)
         for stage, group in _groups(plan).items()
