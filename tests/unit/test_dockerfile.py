@@ -96,6 +96,37 @@ def test_every_run_is_without_network_and_every_copy_is_linked(name: str) -> Non
     assert not [line for line in final if line.startswith(("RUN ", "ADD ", "WORKDIR "))]
 
 
+@pytest.mark.parametrize("name", ["cpu", *IMAGES])
+def test_every_stage_and_every_setting_has_its_reason(name: str) -> None:
+    """A paragraph begins with a comment; in the image itself so does each kind of instruction."""
+    text = rendered_image(name)
+    paragraphs = [lines for part in text.split("\n\n") if (lines := part.strip().splitlines())]
+    assert [] == [lines[0] for lines in paragraphs if not lines[0].startswith("#")]
+    before = ""
+    final = text[text.index("FROM base AS image") :].splitlines()[1:]
+    for line in final:
+        word = line.partition(" ")[0]
+        if word.isupper() and before not in ("#", word):
+            pytest.fail(f"nobody says why: {line}")
+        if line and not line.startswith(" "):
+            before = word
+
+
+@pytest.mark.parametrize("image", ["cpu", *IMAGES])
+def test_the_committed_locks_are_rendered_without_a_complaint(image: str, tmp_path: Path) -> None:
+    """All of it, with the packages that give a path up: no stage is without a layer, none twice."""
+    spec, lock = read_spec(ROOT, image), read_lock(ROOT, image)
+    for platform in lock.platforms:
+        path = tmp_path / "Dockerfile"
+        path.write_text(dockerfile(templates(), spec=spec, lock=lock, platform=platform))
+        ran = hadolint(path)
+        assert (0, "") == (ran.returncode, ran.stdout)
+        text = path.read_text()
+        names = [group.name for group in groups_of(lock, platform)]
+        assert names == re.findall(r"(?m)^COPY --link --from=(group-\S+) ", text)
+        assert names == re.findall(r"(?m)^FROM tools AS (group-\S+)$", text)
+
+
 def hadolint(path: Path) -> subprocess.CompletedProcess[str]:
     """Lint one file."""
     command = [str(HADOLINT), "--no-color", str(path)]

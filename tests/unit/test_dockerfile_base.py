@@ -14,6 +14,7 @@ from builder.core.lock import BaseLock, Lock
 from builder.core.manifest import OCI_MANIFEST, Manifest
 from builder.core.oci_layout import blob_name, layout_texts
 from builder.core.spec import ImageSpec, parse_spec
+from tests.support.small_cuda import IMAGES, small_cuda
 from tests.support.small_lock import AMD64, small_lock, small_spec_text, templates
 
 HADOLINT = Path(sys.executable).with_name("hadolint")
@@ -68,9 +69,30 @@ def test_dpkg_runs_only_where_there_are_packages(packages: bool) -> None:
     assert [] == [line for line in runs if not line.startswith("RUN --network=none")]
 
 
-def test_hadolint_has_no_complaint(tmp_path: Path) -> None:
+def rendered_cuda(name: str) -> str:
+    """Render a small image of the CUDA family on a base from a registry."""
+    spec, lock, platform = small_cuda(name)
+    base = BaseLock(image=REF, images={platform: DIGEST})
+    content = replace(lock.platforms[platform], debs=())
+    header = lock.header.model_copy(update={"base": base})
+    based = Lock(header=header, platforms={platform: content})
+    return dockerfile(templates(), spec=spec, lock=based, platform=platform)
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_the_cuda_family_stands_on_such_a_base_too(name: str) -> None:
+    """The toolkit is the wheels' all the same, and comes before what the base has on PATH."""
+    text = rendered_cuda(name)
+    assert "FROM base-image AS base\n" in text
+    assert "FROM tools AS toolkit\n" in text
+    assert 'ENV PATH="/opt/venv/bin:/usr/local/cuda/bin:' in text
+
+
+@pytest.mark.parametrize("name", ["cpu", *IMAGES])
+def test_hadolint_has_no_complaint(name: str, tmp_path: Path) -> None:
     """The linter most people use finds nothing."""
-    (tmp_path / "Dockerfile").write_text(rendered())
+    text = rendered() if name == "cpu" else rendered_cuda(name)
+    (tmp_path / "Dockerfile").write_text(text)
     command = [str(HADOLINT), "--no-color", str(tmp_path / "Dockerfile")]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (0, "") == (ran.returncode, ran.stdout)
