@@ -166,7 +166,9 @@ def run(
         config = registry.config(job.target, manifest)
         _check(context, job, manifest, config)
         built = job.built(manifest.digest)
-        attached = attach_documents(context, registry, repository, manifest, plan.lock, built)
+        attached = attach_documents(
+            context, registry, repository, manifest, plan.lock, built, job.base
+        )
     signed = [manifest.digest, *attached.values()] if signer else []
     if signer:
         signer.sign([repository.with_digest(digest).pinned for digest in signed])

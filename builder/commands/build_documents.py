@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from builder.commands.context import Context
+from builder.commands.render_base import BaseFiles
 from builder.core.artifact import CYCLONEDX, IN_TOTO, PREDICATE_TYPE, Artifact
 from builder.core.lock import Lock
 from builder.core.manifest import Manifest
 from builder.core.provenance import PROVENANCE, Built, provenance
 from builder.core.reference import ImageRef
 from builder.core.sbom import cyclonedx
+from builder.edge.deb_licences import read_licences
 from builder.edge.referrers import attach
 from builder.edge.registry import Registry
 
@@ -20,15 +22,15 @@ def attach_documents(
     manifest: Manifest,
     lock: Lock,
     built: Built,
+    base: BaseFiles,
 ) -> dict[str, str]:
     """Attach both as referrers; return kind → digest. Again, it changes nothing.
 
     Raises RegistryError, NetworkError: the image is pushed, and building again repairs the rest.
     """
+    sbom = cyclonedx(lock, built.platform, _licences(lock, built.platform, base))
     artifacts = {
-        "sbom": Artifact(
-            type=CYCLONEDX, file="sbom.cdx.json", data=cyclonedx(lock, built.platform)
-        ),
+        "sbom": Artifact(type=CYCLONEDX, file="sbom.cdx.json", data=sbom),
         "provenance": Artifact(
             type=IN_TOTO,
             file="provenance.intoto.json",
@@ -40,3 +42,11 @@ def attach_documents(
         kind: attach(registry, repository, manifest, artifact, context.places, context.output.note)
         for kind, artifact in artifacts.items()
     }
+
+
+def _licences(lock: Lock, platform: str, base: BaseFiles) -> dict[str, tuple[str, ...]]:
+    """Read them out of the root file system; of a base from a registry nobody has one."""
+    tar = base.links.get("base.tar")
+    if tar is None:
+        return {}
+    return read_licences(tar, [pin.name for pin in lock.platforms[platform].debs])

@@ -1,15 +1,15 @@
-"""The SBOM of an image, as CycloneDX 1.6 JSON, made from its lock alone.
+"""The SBOM of an image, as CycloneDX 1.6 JSON, made from its lock.
 
 The same lock gives the same bytes: no time is in it, and its serial number follows from the lock
-digest. Wheels say their own licences; nothing is known of a .deb's without unpacking it
-(`/usr/share/doc/PACKAGE/copyright` in the image has it), so nothing is said.
+digest. Wheels say their own licences. Those of .debs lie in the packages, not in the lock: the
+document of an image has them, one that is exported from a lock alone says nothing of them.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cyclonedx.contrib.license.factories import LicenseFactory
@@ -20,6 +20,7 @@ from cyclonedx.model.contact import OrganizationalEntity
 from cyclonedx.model.license import License, LicenseAcknowledgement
 from cyclonedx.model.tool import ToolRepository
 from cyclonedx.output.json import JsonV1Dot6
+from cyclonedx.spdx import is_supported_id
 
 from builder.core.closure import needs
 from builder.core.debs import release_of
@@ -38,8 +39,11 @@ _SUPPLIERS = {
 """Index → who hands its files out."""
 
 
-def cyclonedx(lock: Lock, platform: str) -> bytes:
-    """Write the SBOM of one platform; canonical JSON."""
+def cyclonedx(lock: Lock, platform: str, deb_licences: Mapping[str, Sequence[str]] = {}) -> bytes:
+    """Write the SBOM of one platform; canonical JSON.
+
+    `deb_licences`: package of Debian → licences that its copyright file names.
+    """
     header, content = lock.header, lock.platforms[platform]
     image = Component(
         type=ComponentType.CONTAINER,
@@ -63,7 +67,10 @@ def cyclonedx(lock: Lock, platform: str) -> bytes:
     licences = LicenseFactory()
     wheels = [_wheel(pin, _row(content.meta, pin), licences) for pin in content.wheels]
     codename = release_of(lock, platform)
-    parts = [*wheels, *(_deb(pin, codename) for pin in content.debs), *_system(codename)]
+    debs = [
+        _deb(pin, codename, _each(deb_licences.get(pin.name, ()), licences)) for pin in content.debs
+    ]
+    parts = [*wheels, *debs, *_system(codename)]
     bom = Bom(
         components=parts,
         serial_number=uuid.uuid5(_NAMESPACE, f"{lock.digest} {platform}"),
@@ -134,7 +141,18 @@ def _licences(said: str, licences: LicenseFactory) -> Iterable[License]:
     return (licences.make_from_string(said, license_acknowledgement=declared),)
 
 
-def _deb(pin: DebPin, codename: str) -> Component:
+def _each(names: Iterable[str], licences: LicenseFactory) -> list[License]:
+    """Say what a copyright file names; which of them hold for which file is in there alone."""
+    declared = LicenseAcknowledgement.DECLARED
+    return [
+        licences.make_with_id(name, acknowledgement=declared)
+        if is_supported_id(name)
+        else licences.make_with_name(name, acknowledgement=declared)
+        for name in names
+    ]
+
+
+def _deb(pin: DebPin, codename: str, licences: Iterable[License]) -> Component:
     purl = deb_purl(pin, codename)
     return Component(
         type=ComponentType.LIBRARY,
@@ -144,6 +162,7 @@ def _deb(pin: DebPin, codename: str) -> Component:
         bom_ref=purl.to_string(),
         supplier=OrganizationalEntity(name="Debian"),
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=pin.sha256)],
+        licenses=licences,
         properties=_properties(
             {
                 "file": pin.path,

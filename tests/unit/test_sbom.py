@@ -115,6 +115,20 @@ def test_a_licence_is_what_the_wheel_declares(said: str, written: object) -> Non
     assert written == found["click"].get("licenses")
 
 
+def test_a_debs_licences_are_what_its_copyright_file_names() -> None:
+    """Valid: ids of SPDX's list as such, all else as names; the rest is as without them."""
+    lock, named = small_lock(), {"tini": ("GPL-2+ or Expat", "MIT"), "stranger": ("ISC",)}
+    data = cyclonedx(lock, AMD64, named)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(data.decode()) is None
+    tables = json.loads(data)
+    (tini,) = (row for row in tables["components"] if row["name"] == "tini")
+    assert [
+        {"license": {"acknowledgement": "declared", "id": "MIT"}},
+        {"license": {"acknowledgement": "declared", "name": "GPL-2+ or Expat"}},
+    ] == tini.pop("licenses")
+    assert cyclonedx(lock, AMD64) == canonical_json(tables)
+
+
 def test_what_is_not_known_of_a_deb_is_not_said() -> None:
     """No licence, and no row that would say that it needs nothing."""
     tables = json.loads(cyclonedx(small_lock(), AMD64))
