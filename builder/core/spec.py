@@ -18,6 +18,9 @@ from builder.errors import BadInput, NightlockError, SpecError
 GENERAL = "general"
 """The index pip and uv are configured for; every package may come from it unless bound."""
 
+_TOOLKITS = ("nvidia-cuda-toolkit", "nvidia-cuda-toolkit-gcc", "nvidia-cuda-dev")
+"""Debian's packages of CUDA."""
+
 Platform = Annotated[str, Field(pattern=r"^linux/(amd64|arm64)$")]
 """An OCI platform, `os/architecture`."""
 
@@ -67,6 +70,17 @@ def _targets(targets: list[str]) -> list[str]:
     if "cpu" in targets and set(targets) != {"cpu"}:
         raise ValueError("`cpu` and GPUs are not for one image")
     return targets
+
+
+def _own_toolkit(packages: list[str]) -> list[str]:
+    """Refuse the distribution's CUDA toolkit (C24): its nvcc would be found, and is too old."""
+    foreign = [name for name in packages if name.partition("=")[0] in _TOOLKITS]
+    if foreign:
+        raise ValueError(
+            f"wrong-nvcc: {foreign[0]} has an nvcc older than SM120 needs (12.9); its own "
+            "comes in wheels (nvidia-cuda-nvcc)"
+        )
+    return packages
 
 
 def _sorted(texts: list[str]) -> list[str]:
@@ -150,7 +164,7 @@ class BaseTable(_Table):
     """`[base]`: the root file system below the wheels."""
 
     debian: Literal["bookworm", "trixie"] | None = None
-    packages: Annotated[list[str], AfterValidator(_sorted)] = []
+    packages: Annotated[list[str], AfterValidator(_own_toolkit), AfterValidator(_sorted)] = []
     image: Annotated[str, AfterValidator(_image)] | None = None
     """Instead of `debian`: an image reference, locked by digest; `packages` come on top of it."""
 

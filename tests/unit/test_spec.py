@@ -322,3 +322,10 @@ def test_a_base_is_a_release_or_an_image() -> None:
         assert "base.image" in caught.value.what
     with pytest.raises(SpecError, match="exactly one of `debian` and `image`"):
         parse({**BASE, "base": {"packages": ["tini"]}})
+
+
+def test_wrong_nvcc_of_the_distribution_is_refused() -> None:
+    """C24: whichever nvcc is found first decides what FlashInfer compiles for."""
+    with pytest.raises(SpecError, match="wrong-nvcc: nvidia-cuda-toolkit has an nvcc") as caught:
+        parse({**BASE, "base": {"debian": "trixie", "packages": ["tini", "nvidia-cuda-toolkit"]}})
+    assert "base.packages" in caught.value.what
