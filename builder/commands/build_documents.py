@@ -5,6 +5,7 @@ from __future__ import annotations
 from builder.commands.context import Context
 from builder.commands.render_base import BaseFiles
 from builder.core.artifact import CYCLONEDX, IN_TOTO, PREDICATE_TYPE, Artifact
+from builder.core.deb_licences import VERSION
 from builder.core.lock import Lock
 from builder.core.manifest import Manifest
 from builder.core.provenance import PROVENANCE, Built, provenance
@@ -28,7 +29,7 @@ def attach_documents(
 
     Raises RegistryError, NetworkError: the image is pushed, and building again repairs the rest.
     """
-    sbom = cyclonedx(lock, built.platform, _licences(lock, built.platform, base))
+    sbom = cyclonedx(lock, built.platform, _licences(context, lock, built.platform, base))
     artifacts = {
         "sbom": Artifact(type=CYCLONEDX, file="sbom.cdx.json", data=sbom),
         "provenance": Artifact(
@@ -44,9 +45,13 @@ def attach_documents(
     }
 
 
-def _licences(lock: Lock, platform: str, base: BaseFiles) -> dict[str, tuple[str, ...]]:
+def _licences(
+    context: Context, lock: Lock, platform: str, base: BaseFiles
+) -> dict[str, tuple[str, ...]]:
     """Read them out of the root file system; of a base from a registry nobody has one."""
     tar = base.links.get("base.tar")
     if tar is None:
         return {}
-    return read_licences(tar, [pin.name for pin in lock.platforms[platform].debs])
+    name = f"{base.digest.removeprefix('sha256:')}-{VERSION}.json"
+    kept = context.places.cache / "licences" / name
+    return read_licences(tar, [pin.name for pin in lock.platforms[platform].debs], kept)

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 
 from builder.core.control import parse_stanzas
 
+VERSION = 1
+"""Raised whenever the same file is read otherwise than before."""
 DOCUMENTATION = "usr/share/doc/"
 """Where packages have their copyright files (Policy §12.5)."""
 _COMMON = re.compile(r"/usr/share/common-licenses/(?P<name>[A-Za-z0-9.+-]*[A-Za-z0-9])")
