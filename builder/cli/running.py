@@ -1,13 +1,14 @@
-"""Verbs around run files: run, outdated, lint."""
+"""Verbs around serving: run, outdated, lint, model."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from builder.cli.app import verb
+from builder.cli.app import group, verb
 from builder.errors import BadInput
 
 if TYPE_CHECKING:
@@ -113,3 +114,41 @@ def lint(
     from builder.commands import lint as recipe  # noqa: PLC0415
 
     return recipe.run(context, *files, fix=fix, form=form)
+
+
+model_verb = group(
+    "model",
+    about="Checkpoints, before they are served.",
+    short="A checkpoint: can it be served, and a corrected copy that can.",
+)
+
+
+@model_verb("check", needs_project=False)
+def model_check(
+    context: Context,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The checkpoint.")],
+    gpu: Annotated[
+        str, typer.Option("--gpu", metavar="SM", help="Architecture of the GPUs.")
+    ] = "sm_120",
+    gpus: Annotated[
+        int, typer.Option("--gpus", metavar="N", min=1, help="How many share its weights.")
+    ] = 1,
+    memory: Annotated[
+        float, typer.Option("--memory", metavar="GIB", min=0, help="What one GPU has.")
+    ] = 0,
+    vllm: Annotated[
+        str, typer.Option("--vllm", metavar="VERSION", help="Default: the newest known.")
+    ] = "",
+    overlay: Annotated[
+        Path | None,
+        typer.Option("--overlay", metavar="OUT", help="Write a copy by links, corrected."),
+    ] = None,
+) -> Outcome[Any]:
+    """Say what a checkpoint is and needs, and whether this GPU and vLLM can serve it."""
+    from builder.commands import model as recipe  # noqa: PLC0415
+
+    if not re.fullmatch(r"sm_\d{2,3}[af]?", gpu):
+        raise BadInput("not an architecture", subject=gpu, action="write it as sm_120")
+    return recipe.check(
+        context, folder, gpu=gpu, gpus=gpus, memory=memory, vllm=vllm, overlay=overlay
+    )

@@ -6,12 +6,12 @@ import json
 import os
 import struct
 
+from builder.runtime import overlay
 from builder.runtime.report import option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
 
     from builder.runtime.report import Report
 
@@ -58,8 +58,7 @@ def check(
             "make the folder readable for all, or run with --user",
         )
         return
-    config = _config(model, report)
-    if config is None:
+    if not _overlay(model, report) or not _config(model, report):
         return
     size = _shards(model, report)
     _template(model, arguments, report)
@@ -82,26 +81,43 @@ def _hub(model: str, environment: Mapping[str, str], report: Report) -> None:
     )
 
 
-def _config(model: str, report: Report) -> dict[str, Any] | None:
+def _overlay(model: str, report: Report) -> bool:
+    """Refuse an overlay whose source changed under it; anything else is no concern of this."""
+    try:
+        note = overlay.read(model)
+        why = overlay.stale(model, note) if note else ""
+    except (OSError, ValueError) as error:
+        why = str(error)
+    if why:
+        report.stop(
+            "overlay-stale",
+            f"{model} stands for a checkpoint that is not as it was: {why}",
+            "make it anew on the host: `nightlock model check SOURCE --overlay DIR`",
+        )
+    return not why
+
+
+def _config(model: str, report: Report) -> bool:
+    """Whether config.json can be read, or is not needed."""
     name = f"{model}/config.json"
     try:
         with open(name, encoding="utf-8") as file:
-            found = json.load(file)
+            json.load(file)
     except FileNotFoundError:
         if os.path.exists(f"{model}/params.json"):
-            return {}
+            return True
         report.stop(
             "model-incomplete",
             f"{model} has no config.json",
             "mount the folder that holds config.json and the weights, not one above or below it",
         )
-        return None
+        return False
     except (OSError, ValueError) as error:
         report.stop(
             "model-incomplete", f"{name} cannot be read: {error}", "fetch the checkpoint again"
         )
-        return None
-    return found if isinstance(found, dict) else {}
+        return False
+    return True
 
 
 def _shards(model: str, report: Report) -> int:

@@ -53,8 +53,11 @@ def check(
     clock: Callable[[], float],
     pause: Callable[[float], None],
     root: str = "",
-) -> None:
-    """Look at driver, architecture, number and memory; wait for the last two."""
+) -> set[str]:
+    """Look at driver, architecture, number and memory; wait for the last two.
+
+    Gives the architectures of the GPUs that are used, as `sm_120`; none where they cannot be told.
+    """
     nvml, why = load(image)
     end = clock() + settle
     while nvml is None and why == _NO_DRIVER and clock() < end:
@@ -63,16 +66,16 @@ def check(
     if nvml is None:
         stop = report.stop if why == _NO_DRIVER else report.warn
         stop("vram-settle-and-boot-race", why, "--gpus all, or --device nvidia.com/gpu=all")
-        return
+        return set()
     count = wanted(arguments)
     while nvml.nvmlDeviceGetCount() < count and clock() < end:
         pause(_STEP)
     handles = [nvml.nvmlDeviceGetHandleByIndex(place) for place in range(nvml.nvmlDeviceGetCount())]
     _driver(nvml, image, report)
     if not _number(handles, count, report):
-        return
+        return set()
     used = handles[:count]
-    _architecture(nvml, used, image, report)
+    have = _architecture(nvml, used, image, report)
     _sameness(nvml, used, report)
     if not os.path.exists(f"{root}/dev/nvidia-uvm"):
         report.stop(
@@ -81,6 +84,7 @@ def check(
             "nvidia-modprobe -u -c0 on the host, then recreate the container",
         )
     _memory(nvml, used, arguments, report, end=end, clock=clock, pause=pause)
+    return have
 
 
 _NO_DRIVER = "no GPU in this container: the driver's NVML library is not there"
@@ -137,7 +141,7 @@ def _number(handles: list[Any], count: int, report: Report) -> bool:
     return True
 
 
-def _architecture(nvml: Any, used: list[Any], image: Mapping[str, Any], report: Report) -> None:  # noqa: ANN401
+def _architecture(nvml: Any, used: list[Any], image: Mapping[str, Any], report: Report) -> set[str]:  # noqa: ANN401
     have = {
         f"sm_{major}{minor}" for major, minor in map(nvml.nvmlDeviceGetCudaComputeCapability, used)
     }
@@ -151,6 +155,7 @@ def _architecture(nvml: Any, used: list[Any], image: Mapping[str, Any], report: 
                 f"this GPU is {one}, the image has kernels for {', '.join(sorted(targets))}",
                 "an image of this GPU's architecture",
             )
+    return have
 
 
 def _targets(image: Mapping[str, Any]) -> set[str]:

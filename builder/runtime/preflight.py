@@ -17,7 +17,7 @@ import re
 import sys
 import time
 
-from builder.runtime import checkpoint, gpus
+from builder.runtime import checkpoint, gpus, kvcache
 from builder.runtime.report import Report
 
 # `typing` costs more than all checks together. Type checkers read this name as true.
@@ -48,6 +48,7 @@ _CACHES = (
     "FLASHINFER_WORKSPACE_BASE",
     "CUDA_CACHE_PATH",
 )
+_VLLM = re.compile(r"vllm-([^-]+)\.dist-info$")
 _TRIO = re.compile(r"(flashinfer_(?:python|cubin|jit_cache))-([^-]+)\.dist-info$")
 
 
@@ -73,8 +74,27 @@ def check(
     checkpoint.check(arguments, environment, report)
     if image.get("target", {}).get("cuda"):
         _compat(environment, report, root)
-        gpus.check(arguments, image, report, settle=settle, clock=clock, pause=pause, root=root)
+        have = gpus.check(
+            arguments, image, report, settle=settle, clock=clock, pause=pause, root=root
+        )
+        _kv_cache(arguments, image, have, report)
     return report
+
+
+def _kv_cache(
+    arguments: Sequence[str], image: Mapping[str, Any], have: set[str], report: Report
+) -> None:
+    model, site = checkpoint.model_of(arguments), _site(image)
+    if os.path.isdir(model):
+        dtypes = kvcache.read_dtypes(site)
+        kvcache.check(model, arguments, have, _vllm(site), report, dtypes=dtypes)
+
+
+def _vllm(site: str) -> str:
+    """Version of the vLLM that is installed; empty when there is none."""
+    names = sorted(os.listdir(site)) if os.path.isdir(site) else []
+    found = [_VLLM.match(name) for name in names]
+    return next((match.group(1) for match in found if match), "")
 
 
 def _variables(environment: Mapping[str, str], image: Mapping[str, Any], report: Report) -> None:

@@ -92,7 +92,8 @@ COPY lock/ /out/opt/nightlock/lock/
 # What starts the server, what asks it how it is, and in .json what the two know of this image.
 COPY runtime/entrypoint.py runtime/healthcheck.py runtime/image.json runtime/kernels.json /out/opt/nightlock/
 # What the entrypoint imports, under the names it has in nightlock.
-COPY runtime/preflight.py runtime/gpus.py runtime/checkpoint.py runtime/report.py \
+COPY runtime/preflight.py runtime/gpus.py runtime/checkpoint.py runtime/kvcache.py \
+    runtime/overlay.py runtime/report.py \
     /out/opt/nightlock/builder/runtime/
 # The user has a passwd entry, for programs that look themselves up; any other UID works too, by
 # HOME, USER and LOGNAME below. /cache is open to every UID and holds all caches, so that one

@@ -144,6 +144,27 @@ def test_no_kernel_image(
 
 
 @pytest.mark.usefixtures("nvml")
+@pytest.mark.parametrize(("vllm", "expected"), [("0.17.1", ["fp8-kv-triton-mla"]), ("0.33.0", [])])
+def test_fp8_kv_triton_mla(
+    image: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    vllm: str,
+    expected: list[str],
+) -> None:
+    """C40: the GPU is asked its architecture, the image its vLLM, the model its wish."""
+    monkeypatch.setattr(preflight, "_site", lambda _image: str(tmp_path / "site"))
+    (tmp_path / "site" / f"vllm-{vllm}+cu130.dist-info").mkdir(parents=True)
+    wish = {"kv_lora_rank": 512, "quantization_config": {"kv_cache_quant_algo": "FP8"}}
+    folder = model(tmp_path, config__json=wish)
+    monkeypatch.setenv("FAKE_NVML", str(situation(tmp_path, FakeGpu())))
+    (tmp_path / "dev").mkdir(exist_ok=True)
+    (tmp_path / "dev/nvidia-uvm").touch()
+    report = preflight.check([str(folder)], image, {}, root=str(tmp_path))
+    assert expected == stops(report)
+
+
+@pytest.mark.usefixtures("nvml")
 def test_free_memory_restart_loop(
     image: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -433,7 +454,7 @@ def test_every_key_is_in_the_table(image: dict[str, Any], tmp_path: Path) -> Non
     folder = Path(preflight.__file__).parent
     used = {
         word
-        for name in ("preflight.py", "gpus.py", "checkpoint.py")
+        for name in ("preflight.py", "gpus.py", "checkpoint.py", "kvcache.py")
         for word in (folder / name).read_text().replace("(", '"').split('"')
         if word.count("-") >= 1 and word in KEYS
     }

@@ -17,7 +17,7 @@ FOLDER = Path(preflight.__file__).parent
 STOPS = sorted(
     {
         key
-        for name in ("preflight.py", "gpus.py", "checkpoint.py")
+        for name in ("preflight.py", "gpus.py", "checkpoint.py", "kvcache.py")
         for key in re.findall(r'stop\(\s*"([a-z0-9-]+)"', (FOLDER / name).read_text())
     }
     | {"vram-settle-and-boot-race"}

@@ -136,6 +136,15 @@ KEYS: tuple[Key, ...] = (
         seen="huggingface/huggingface_hub#4624",
     ),
     Key(
+        key="overlay-stale",
+        title="the checkpoint under an overlay is not the one it was made from",
+        kind="boot",
+        severity="error",
+        cause="An overlay is links to a checkpoint and a corrected config; files of the checkpoint "
+        "were changed or went away after it was made.",
+        action="Make the overlay anew: nightlock model check SOURCE --overlay DIR.",
+    ),
+    Key(
         key="file-rehashed",
         title="the same file name and version now has another hash",
         kind="lock",
