@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from builder.core.runfile.quoting import systemd
 from builder.core.runfile.spec import READY_MARGIN, RESTARTS, STOP, RunSpec, header
+from builder.errors import BadInput
 
 _PROBE = ("/opt/venv/bin/python", "-I", "-S", "/opt/nightlock/healthcheck.py")
 """podman takes no health check from an OCI image; this is the image's own."""
 
 
 def write_quadlet(spec: RunSpec) -> str:
-    """Write the `.container` file; GPUs go by CDI, the only way podman has."""
+    """Write the `.container` file; GPUs go by CDI, the only way podman has.
+
+    Raises BadInput for an empty argument, since podman 5's generator drops it and all behind it,
+    and for `;` alone, which it hands to systemd without quotes: there it ends the command.
+    """
+    for argument in ("", ";"):
+        if argument in spec.arguments:
+            raise BadInput(
+                f"a quadlet cannot hold the argument {argument!r}",
+                subject=spec.profile,
+                action="leave the argument out, or write another format",
+            )
     lines = [f"# {line}" for line in header(spec, "quadlet")]
     lines += [
         "# The image is pulled before the unit is started, so that no limit covers a download:",
@@ -60,4 +72,6 @@ def write_quadlet(spec: RunSpec) -> str:
 
 
 def _volume(source: str, target: str, *, read_only: bool) -> str:
-    return f"Volume={systemd(source)}:{systemd(target)}" + (":ro" if read_only else "")
+    # The generator takes the value as it is, quotes too, and quotes it for systemd by itself.
+    value = f"{source}:{target}".replace("%", "%%").replace("$", "$$")
+    return f"Volume={value}" + (":ro" if read_only else "")

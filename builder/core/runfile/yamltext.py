@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,21 @@ def _nothing(dumper: yaml.SafeDumper, _value: None) -> yaml.Node:
 
 
 _Dumper.add_representer(type(None), _nothing)
+
+_OTHERWISE = re.compile(
+    r"[-+]?(?:\.?[0-9][0-9_.]*(?:e[-+]?[0-9]+)?|0[xob][0-9a-f_]+|\.inf|\.nan)|y|n|~|=|<<",
+    re.IGNORECASE,
+)
+"""Plain texts that some reader takes for a number or a truth: PyYAML is of YAML 1.1, the Go
+programs that read these files take `1e3` and `0o7` of YAML 1.2 as well."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
+    style = "'" if _OTHERWISE.fullmatch(value) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Dumper.add_representer(str, _text)
 
 
 def yaml_text(comment: Sequence[str], documents: Sequence[dict[str, Any]]) -> str:
