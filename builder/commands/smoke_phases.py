@@ -12,9 +12,12 @@ from pydantic import JsonValue
 
 from builder.core.answer import Answer, Reply, read_answer
 from builder.core.boot import Exit, Expired
-from builder.core.judge import Facts, Verdict, judge, model_ids
-from builder.core.profile import Check, Profile
+from builder.core.burst import judge_burst
+from builder.core.judge import Facts, judge, model_ids
+from builder.core.profile import Burst, Check, Profile
+from builder.core.ruling import Verdict
 from builder.core.smoke import CheckResult, Phase
+from builder.edge.crew import Crew
 from builder.edge.openai import OpenAI
 from builder.edge.server import Server
 from builder.errors import BootFailed
@@ -75,6 +78,9 @@ class Session:
         answer, verdict, asked = self._judged(server, client, check, 1)
         if verdict.again:
             answer, verdict, asked = self._judged(server, client, check, 4)
+        figures: dict[str, float] = {}
+        if check.burst is not None and verdict.status == "pass":
+            answer, verdict, figures = self._burst(server, client, check, check.burst)
         self.answers[check.name] = answer
         return CheckResult(
             name=check.name,
@@ -87,6 +93,41 @@ class Session:
             first_seconds=round(answer.reply.first_seconds, 3),
             asked=asked[:_EXCERPT],
             answered=_shown(answer)[:_EXCERPT],
+            figures=figures,
+        )
+
+    def _burst(
+        self, server: Server, client: OpenAI, check: Check, burst: Burst
+    ) -> tuple[Answer, Verdict, dict[str, float]]:
+        """Ask the same many times, several at once; the worst answer is the check's."""
+        seconds = check.deadline or self.profile.deadlines.check
+        body = check.body(self.model, version=self.version)
+        until = time.monotonic() + seconds
+        with Crew(burst.concurrency) as crew:
+
+            def ask() -> list[Reply]:
+                return crew.run(lambda: client.post(check.url, body, seconds), burst.requests)
+
+            started = time.monotonic()
+            got = server.call(ask, until - started)
+            took = time.monotonic() - started
+        if isinstance(got, Exit):
+            raise self._ended(server, got)
+        if isinstance(got, Expired):
+            said = f"{burst.requests} requests were not answered within {got.seconds:.0f} s"
+            answer = read_answer(Reply(status=0, failure=said), streamed=check.stream)
+            return answer, judge(check, answer, self._facts()), {}
+        answers = [read_answer(reply, streamed=check.stream) for reply in got]
+        verdicts = [judge(check, answer, self._facts()) for answer in answers]
+        number, verdict, figures = judge_burst(answers, verdicts, burst.concurrency, took)
+        return answers[number], verdict, figures
+
+    def _facts(self) -> Facts:
+        return Facts(
+            served_name=self.profile.server.served_name,
+            version=self.version,
+            claims_tools=self.profile.claims_tools,
+            earlier=self.answers,
         )
 
     def _judged(
@@ -97,17 +138,11 @@ class Session:
             asked = ""
             reply = self._ask(server, lambda: client.get(check.url, seconds), seconds)
         else:
-            body = check.body(self.model, more_tokens)
+            body = check.body(self.model, more_tokens, self.version)
             asked = json.dumps(body, ensure_ascii=False)
             reply = self._ask(server, lambda: client.post(check.url, body, seconds), seconds)
         answer = read_answer(reply, streamed=check.stream)
-        facts = Facts(
-            served_name=self.profile.server.served_name,
-            version=self.version,
-            claims_tools=self.profile.claims_tools,
-            earlier=self.answers,
-        )
-        return answer, judge(check, answer, facts), asked
+        return answer, judge(check, answer, self._facts()), asked
 
     def _healthy(self, server: Server, client: OpenAI) -> None:
         started = told = time.monotonic()

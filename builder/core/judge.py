@@ -1,8 +1,6 @@
 """Judging answers: what was expected, what came, and whose fault the difference is.
 
-The verdicts of field-cases C54 to C61 and C67. A check passes, fails (the image is at fault), is
-skipped (the profile never claimed it) or is inconclusive (model, profile or test stand in the way);
-only passes and skips let a smoke pass.
+What was seen becomes a case of the verdict table (`ruling.py`), which says what it means.
 """
 
 from __future__ import annotations
@@ -12,16 +10,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from packaging.version import InvalidVersion, Version
 from pydantic import JsonValue
 
 from builder.core.answer import Answer, Usage
 from builder.core.profile import Check, ExpectedCall
-
-Status = Literal["pass", "fail", "skip", "inconclusive"]
-Blame = Literal["", "image", "model", "profile", "test"]
+from builder.core.ruling import Verdict, rule
+from builder.core.structure import misfits
 
 _CALL_MARKUP = re.compile(
     r"<tool_call>|\[TOOL_CALLS\]|<\|python_tag\|>|<function=|"
@@ -29,19 +25,6 @@ _CALL_MARKUP = re.compile(
     re.DOTALL,
 )
 _EXCERPT = 120
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """How one check ended."""
-
-    status: Status
-    reason: str
-    key: str = ""
-    """Finding key, where something is worth one."""
-    blame: Blame = ""
-    again: bool = False
-    """Worth asking once more with a larger token limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +42,7 @@ class Facts:
 def judge(check: Check, answer: Answer, facts: Facts) -> Verdict:
     """Compare what came with what the check expects."""
     if answer.reply.failure:
-        return _fail(f"no whole answer: {answer.reply.failure}", "health-is-not-ready")
+        return rule("no-answer", f"no whole answer: {answer.reply.failure}")
     if answer.reply.status != 200:
         return _judge_refusal(answer, facts)
     if check.request == "get":
@@ -67,14 +50,15 @@ def judge(check: Check, answer: Answer, facts: Facts) -> Verdict:
     empty = None if answer.problems else _judge_empty(check, answer)
     if empty is not None:
         return empty
-    broken = "streaming-usage" if check.stream else "garbage-output"
+    broken = "stream-differs" if check.stream else "text-differs"
     problems = [(problem, broken) for problem in answer.problems] or [
         *_calls_problems(check.expect.tool_calls, answer),
+        *_structure_problems(check, answer),
         *_text_problems(check, answer),
         *_stream_problems(check, answer, facts),
     ]
     if problems:
-        return _fail("; ".join(text for text, _ in problems), problems[0][1])
+        return rule(problems[0][1], "; ".join(text for text, _ in problems))
     return Verdict(status="pass", reason=_praise(check, answer))
 
 
@@ -82,29 +66,27 @@ def _judge_refusal(answer: Answer, facts: Facts) -> Verdict:
     status, message = answer.reply.status, answer.error_message
     said = f"HTTP {status}: {message[:300]}".rstrip(": ")
     if status >= 500:
-        return _fail(said, "health-is-not-ready")
-    if status == 404 and answer.error_type != "NotFoundError":
-        return _fail(
-            f"{said} (not vLLM's own: a wrong path, or a proxy answered)", "model-name-404"
-        )
-    if status == 400 and "--tool-call-parser" in message and facts.claims_tools:
-        return _fail(f"the flags are given, yet {said}", "tool-calls")
-    outcome: Status = "inconclusive"
-    key = "request-refused"
-    blame: Blame = "test"
+        return rule("engine-error", said)
     if status == 404:
-        key, blame = "model-name-404", "profile"
-    elif status == 400 and "--tool-call-parser" in message:
+        own = answer.error_type == "NotFoundError"
+        odd = "" if own else " (not vLLM's own: a wrong path, or a proxy answered)"
+        return rule("model-unknown" if own else "foreign-404", said + odd)
+    if status == 400 and "--tool-call-parser" in message:
+        if facts.claims_tools:
+            return rule("tools-claimed-yet-refused", f"the flags are given, yet {said}")
         # The profile never claimed tool calls, so nothing is left unproven.
-        outcome, key, blame = "skip", "tool-calls", "profile"
-    elif status == 400 and "chat template" in message:
-        key, blame = "chat-template-missing", "model"
-    return Verdict(status=outcome, reason=said, key=key, blame=blame)
+        return rule("tools-not-claimed", said)
+    if status == 400 and "chat template" in message:
+        return rule("no-chat-template", said)
+    return rule("request-refused", said)
 
 
 def _judge_get(check: Check, answer: Answer, facts: Facts) -> Verdict:
+    text = answer.reply.body
+    if check.expect.metrics:
+        return _judge_metrics(check.expect.metrics, text)
     try:
-        body: JsonValue = json.loads(answer.reply.body) if answer.reply.body else None
+        body: JsonValue = json.loads(text) if text else None
     except ValueError:
         body = None
     if check.expect.models:
@@ -115,70 +97,60 @@ def _judge_get(check: Check, answer: Answer, facts: Facts) -> Verdict:
     return Verdict(status="pass", reason="HTTP 200")
 
 
+def _judge_metrics(wanted: list[str], text: str) -> Verdict:
+    # Prometheus' text format: a sample is a name, then `{` of its labels or a blank.
+    rows = (line for line in text.splitlines() if line and not line.startswith("#"))
+    names = {re.split(r"[{\s]", row, maxsplit=1)[0] for row in rows}
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        return rule("metrics-missing", f"{len(names)} metrics, none of them {', '.join(missing)}")
+    return Verdict(status="pass", reason=f"{len(names)} metrics, {', '.join(wanted)} among them")
+
+
 def _judge_models(ids: list[str], wanted: str) -> Verdict:
     if not ids:
-        return _fail("the list of models is empty", "model-name-404")
+        return rule("no-model-listed", "the list of models is empty")
     listed = ", ".join(ids)
     if wanted and wanted not in ids:
-        return Verdict(
-            status="inconclusive",
-            reason=f"{wanted!r} is not served, these are: {listed}",
-            key="model-name-404",
-            blame="profile",
-        )
+        return rule("model-not-listed", f"{wanted!r} is not served, these are: {listed}")
     return Verdict(status="pass", reason=f"serves {listed}")
 
 
 def _judge_version(found: str, label: str) -> Verdict:
     if not found:
-        return _fail("the answer names no version", "tag-vs-content")
+        return rule("version-differs", "the answer names no version")
     if not label:
-        return Verdict(
-            status="inconclusive",
-            reason=f"the server is {found}; the image has no label to compare with",
-            key="tag-vs-content",
-            blame="image",
-        )
+        said = f"the server is {found}; the image has no label to compare with"
+        return rule("no-label", said)
     if not same_version(label, found):
-        return _fail(f"the server is {found}, the label says {label}", "tag-vs-content")
+        return rule("version-differs", f"the server is {found}, the label says {label}")
     return Verdict(status="pass", reason=f"the server is {found}")
 
 
 def _judge_empty(check: Check, answer: Answer) -> Verdict | None:
     """C55: three different things look like an empty answer."""
     expect = check.expect
-    wants_text = expect.content not in (None, "") or bool(expect.contains)
+    wants_text = expect.content not in (None, "") or bool(expect.contains or check.structure)
     if answer.text or answer.tool_calls or not (wants_text or expect.tool_calls):
         return None
     if answer.finish_reason == "length":
         where = "inside the reasoning" if answer.reasoning else "before any text"
-        return Verdict(
-            status="inconclusive",
-            reason=f"the token limit was reached {where}",
-            key="content-null",
-            blame="test",
-            again=True,
-        )
+        return rule("limit-reached", f"the token limit was reached {where}")
     if answer.reasoning:
-        return Verdict(
-            status="inconclusive",
-            reason=(
-                "the parser put everything into the reasoning: "
-                f"{_quote(answer.reasoning)}; content is empty"
-            ),
-            key="content-null",
-            blame="profile",
-        )
-    return _fail(f"no text at all, finish_reason {answer.finish_reason!r}", "content-null")
+        said = f"all text was taken for reasoning: {_quote(answer.reasoning)}; content is empty"
+        return rule("all-is-reasoning", said)
+    said = f"no text at all, finish_reason {answer.finish_reason!r}"
+    return rule("nothing-came", said)
 
 
 def _calls_problems(expected: list[ExpectedCall] | None, answer: Answer) -> list[tuple[str, str]]:
     if expected is None:
         return []
     if expected and not answer.tool_calls:
-        left = _CALL_MARKUP.search(answer.text) is not None
-        why = "the call was left as text (wrong tool parser?)" if left else "no call came"
-        return [(f"{why}: {_quote(answer.text)}", "tool-calls")]
+        if _CALL_MARKUP.search(answer.text) is not None:
+            said = f"the call was left as text (wrong tool parser?): {_quote(answer.text)}"
+            return [(said, "call-left-as-text")]
+        return [(f"no call came: {_quote(answer.text)}", "call-differs")]
     problems = [
         f"arguments of {call.name} are no JSON: {_quote(call.arguments)}"
         for call in answer.tool_calls
@@ -188,7 +160,19 @@ def _calls_problems(expected: list[ExpectedCall] | None, answer: Answer) -> list
     found = [(call.name, call.parsed()) for call in answer.tool_calls]
     if not problems and wanted != found:
         problems.append(f"expected the calls {wanted}, got {found}")
-    return [(problem, "tool-calls") for problem in problems]
+    return [(problem, "call-differs") for problem in problems]
+
+
+def _structure_problems(check: Check, answer: Answer) -> list[tuple[str, str]]:
+    if not check.structure:
+        return []
+    try:
+        value: JsonValue = json.loads(answer.text)
+    except ValueError:
+        problems = [f"the text is no JSON: {_quote(answer.text)}"]
+    else:
+        problems = misfits(check.structure, value)
+    return [(problem, "structure-broken") for problem in problems]
 
 
 def _text_problems(check: Check, answer: Answer) -> list[tuple[str, str]]:
@@ -200,17 +184,17 @@ def _text_problems(check: Check, answer: Answer) -> list[tuple[str, str]]:
         for part in expect.contains
         if part not in answer.text
     ]
+    rows = [(problem, "text-differs") for problem in problems]
     odd = garbled(answer.text)
-    if odd and (problems or expect.content is None):
-        problems.insert(0, odd)
+    if odd and (problems or expect.content is None) and not check.structure:
+        rows.insert(0, (odd, "text-garbled"))
     if expect.finish_reason is not None and answer.finish_reason != expect.finish_reason:
-        problems.append(f"finish_reason {answer.finish_reason!r}, not {expect.finish_reason!r}")
-    rows = [(problem, "garbage-output") for problem in problems]
+        said = f"finish_reason {answer.finish_reason!r}, not {expect.finish_reason!r}"
+        rows.append((said, "text-differs"))
     if expect.reasoning is not None and (answer.reasoning or "").strip() != expect.reasoning:
         shown = _quote(answer.reasoning or "")
-        rows.append(
-            (f"expected the reasoning {_quote(expect.reasoning)}, got {shown}", "content-null")
-        )
+        said = f"expected the reasoning {_quote(expect.reasoning)}, got {shown}"
+        rows.append((said, "reasoning-differs"))
     return rows
 
 
@@ -230,7 +214,13 @@ def _stream_problems(check: Check, answer: Answer, facts: Facts) -> list[tuple[s
             )
         if answer.usage and other.usage and not _close(answer.usage, other.usage):
             problems.append(f"{expect.same_as!r} counted {other.usage}, this {answer.usage}")
-    return [(problem, "streaming-usage") for problem in problems]
+    rows = [(problem, "stream-differs") for problem in problems]
+    least, counted = expect.min_prompt_tokens, answer.usage.prompt if answer.usage else 0
+    if least is not None and counted < least:
+        rows.append(
+            (f"the prompt counts {counted} tokens, at least {least} were sent", "prompt-cut")
+        )
+    return rows
 
 
 def _close(one: Usage, other: Usage) -> bool:
@@ -292,10 +282,6 @@ def _praise(check: Check, answer: Answer) -> str:
     if check.stream:
         parts.append(f"{answer.chunks} events")
     return "; ".join(parts)
-
-
-def _fail(reason: str, key: str) -> Verdict:
-    return Verdict(status="fail", reason=reason, key=key, blame="image")
 
 
 def _quote(text: str) -> str:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from builder.core.lock import digest_of
 from builder.core.spec import parse_toml
+from builder.core.structure import structure_fields, unknown_keywords
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
@@ -105,10 +106,21 @@ class Expect(_Table):
     """A usage total must come."""
     same_as: str | None = None
     """An earlier check with the same answer and token counts, as streaming must have."""
+    min_prompt_tokens: Annotated[int, Field(ge=1)] | None = None
+    """The usage counts at least so many tokens of prompt: a long one arrived whole."""
+    metrics: list[str] = []
+    """Each of these is a sample in Prometheus' text format."""
     models: bool = False
     """The list of models is not empty and has `server.served_name`."""
     version: bool = False
     """The server's version is the one the image's labels name (C67)."""
+
+
+class Burst(_Table):
+    """`[check.burst]`: the request is sent many times, several at once."""
+
+    requests: Annotated[int, Field(ge=2, le=512)] = 16
+    concurrency: Annotated[int, Field(ge=2, le=64)] = 4
 
 
 class Check(_Table):
@@ -123,7 +135,15 @@ class Check(_Table):
     stream: bool = False
     parameters: dict[str, JsonValue] = {}
     """Further fields of the request; temperature is 0 unless given."""
+    repeat: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """How often the prompt, or the last message's text, is written one after the other."""
+    structure: dict[str, JsonValue] = {}
+    """JSON schema that the server must hold its answer to, and the answer is held to here."""
+    structure_form: Literal["response_format", "extra"] = "response_format"
+    """OpenAI's field, or vLLM's own, by its version."""
+    burst: Burst | None = None
     deadline: Seconds | None = None
+    """Of the whole check, a burst included."""
     expect: Expect
 
     @model_validator(mode="after")
@@ -136,8 +156,14 @@ class Check(_Table):
                 raise ValueError(f"request {self.request!r} {verb} `{key}`")
         if self.request == "get" and self.stream:
             raise ValueError("request 'get' is not streamed")
-        if (self.expect.models or self.expect.version) and self.request != "get":
-            raise ValueError("`models` and `version` are expectations of request 'get'")
+        looks = self.expect.models or self.expect.version or bool(self.expect.metrics)
+        if looks and self.request != "get":
+            raise ValueError("`models`, `version`, `metrics` are expectations of request 'get'")
+        if self.request == "get" and (self.structure or self.burst or self.repeat > 1):
+            raise ValueError("request 'get' takes no `structure`, `burst` or `repeat`")
+        odd = unknown_keywords(self.structure)
+        if odd:
+            raise ValueError(f"`structure` has keywords that are not checked: {', '.join(odd)}")
         if self.expect.min_chunks is not None and not self.stream:
             raise ValueError("`min_chunks` needs `stream = true`")
         return self
@@ -148,16 +174,25 @@ class Check(_Table):
         paths = {"chat": "/v1/chat/completions", "completion": "/v1/completions"}
         return self.path or paths[self.request]
 
-    def body(self, model: str, more_tokens: int = 1) -> dict[str, JsonValue]:
-        """Return the request's JSON; `more_tokens` multiplies the token limit (C55)."""
+    def body(self, model: str, more_tokens: int = 1, version: str = "") -> dict[str, JsonValue]:
+        """Return the request's JSON; `more_tokens` multiplies the token limit (C55).
+
+        `version` is vLLM's: the name of a field may follow from it.
+        """
         body: dict[str, JsonValue] = {"model": model, "temperature": 0, "max_tokens": 256}
         if self.request == "chat":
             # pydantic's JsonValue is invariant in lists; a copy has the wider type.
-            body["messages"] = list(self.messages)
+            messages = [dict(message) for message in self.messages]
+            text = messages[-1].get("content")
+            if isinstance(text, str):
+                messages[-1]["content"] = text * self.repeat
+            body["messages"] = list[JsonValue](messages)
         else:
-            body["prompt"] = self.prompt
+            body["prompt"] = (self.prompt or "") * self.repeat
         if self.tools:
             body["tools"] = list(self.tools)
+        if self.structure:
+            body |= structure_fields(self.structure, self.structure_form, version)
         if self.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         body |= self.parameters

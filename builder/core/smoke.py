@@ -9,9 +9,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from builder.core.finding import Finding
-from builder.core.judge import Blame, Status
 from builder.core.keys import finding
 from builder.core.receipt import Predicate, Proof, Receipt, Subject
+from builder.core.ruling import Blame, Status
 
 SCHEMA: Literal["nightlock/smoke-report/1"] = "nightlock/smoke-report/1"
 
@@ -45,6 +45,8 @@ class CheckResult(_Table):
     """Until the first byte of the answer."""
     asked: str
     answered: str
+    figures: dict[str, float] = {}
+    """What was measured, by name with its unit: latencies and throughput of a burst."""
 
 
 class Machine(_Table):

@@ -16,9 +16,10 @@ from packaging.version import InvalidVersion, Version
 from builder.core.audit.exceptions import PUBLISHED
 from builder.core.dockerfile import CACHE
 from builder.core.finding import Finding
-from builder.core.judge import Status, same_version
+from builder.core.judge import same_version
 from builder.core.keys import finding
 from builder.core.lock import Lock
+from builder.core.ruling import Status
 from builder.core.structural_probe import PROGRAM_SECONDS, Probe, Question, Ran
 from builder.core.target import best_architecture
 

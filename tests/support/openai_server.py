@@ -3,7 +3,8 @@
 Standard library alone: it also runs inside the tiny image, where the container tests boot it. Takes
 vLLM's flags and ignores them; what it does wrong comes from the variable MISBEHAVE: `exit` (with
 EXIT_CODE, after printing EXIT_LINE), `never-healthy`, `hang`, `slow-first`, `dead`, `wrong`,
-`no-tools`, `cut`, `die-in-check`, `stubborn` (ignores SIGTERM), `old-version`.
+`no-tools`, `cut`, `die-in-check`, `stubborn` (ignores SIGTERM), `old-version`, `unheld` (to no
+schema), `truncates` (prompts), `mute` (no metrics), `repeats`, `one-wrong` (the fifth answer).
 """
 
 from __future__ import annotations
@@ -59,6 +60,14 @@ class Handler(BaseHTTPRequestHandler):
             self._send(200, {"object": "list", "data": [{"id": "smoke", "object": "model"}]})
         elif self.path == "/version":
             self._send(200, {"version": self.server.version})
+        elif self.path == "/metrics":
+            mute = self.server.misbehave == "mute"
+            names = ("num_requests_running", "generation_tokens_total")
+            lines = "".join(
+                f"# HELP vllm:{name} x\n" + ("" if mute else f'vllm:{name}{{model="smoke"}} 0.0\n')
+                for name in names
+            )
+            self._send_data(200, lines.encode())
         else:
             self._send(404, {"detail": "Not Found"})
 
@@ -70,9 +79,15 @@ class Handler(BaseHTTPRequestHandler):
         self._misbehave()
         if self.path == "/v1/completions":
             text = " Paris" if body["max_tokens"] > 1 else " x"
-            self._send(200, _whole({"index": 0, "text": text, "finish_reason": "stop"}))
+            whole = _whole({"index": 0, "text": text, "finish_reason": "stop"})
+            if self.server.misbehave != "truncates":
+                whole["usage"]["prompt_tokens"] = len(body["prompt"].split())
+            self._send(200, whole)
             return
-        message, finish = answer(body, self.server.misbehave)
+        how = self.server.misbehave
+        if how == "one-wrong":
+            how = "wrong" if self.server.completions == 5 else ""
+        message, finish = answer(body, how)
         if body.get("stream"):
             self._stream(message, finish)
         else:
@@ -90,7 +105,9 @@ class Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, body: object) -> None:
         if self.server.misbehave == "dead" and self.path != "/health":
             status, body = 503, {"error": {"message": "EngineDeadError", "type": "x", "code": 503}}
-        data = b"" if body is None else json.dumps(body).encode()
+        self._send_data(status, b"" if body is None else json.dumps(body).encode())
+
+    def _send_data(self, status: int, data: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
@@ -128,6 +145,10 @@ def answer(body: dict[str, Any], misbehave: str) -> tuple[dict[str, Any], str]:
         return message | {"tool_calls": [{"type": "function", "function": call}]}, "tool_calls"
     known = {"capital": "Paris", "story": STORY, "Japanese": "こんにちは 👋"}
     message["content"] = next((text for word, text in known.items() if word in asked), "?")
+    if "response_format" in body and misbehave != "unheld":
+        message["content"] = '"Paris"'
+    if misbehave == "repeats":
+        message["content"] = "the lamp " * 40
     if misbehave == "wrong" and "capital" in asked:
         message["content"] = "Lyon"
     if body.get("chat_template_kwargs", {}).get("enable_thinking"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builder.core.finding import Finding
-from builder.core.judge import Status
+from builder.core.ruling import Status
 from builder.core.smoke import CheckResult, Machine, Phase, SmokeReport, findings_of, overall
 
 DIGEST = "sha256:" + "d" * 64

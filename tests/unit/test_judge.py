@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from builder.core.answer import Answer, Reply, events, read_answer
-from builder.core.judge import Facts, Verdict, garbled, judge, model_ids, same_version
+from builder.core.judge import Facts, garbled, judge, model_ids, same_version
 from builder.core.profile import Check
+from builder.core.ruling import Verdict
 
 MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
 STORY = "The keeper climbed one hundred and twelve steps every evening to wake the great lamp."
@@ -163,9 +164,9 @@ def test_tool_calls_not_switched_on() -> None:
     ],
 )
 def test_tool_calls_left_as_text(text: str) -> None:
-    """C56: the markup of a call in the content is told from an answer without one."""
+    """C56: markup of a call in the content is the parser's, so the profile's fault."""
     found = verdict(body({"content": text, "tool_calls": []}), CALL)
-    assert ("fail", "tool-calls", "image") == short(found)
+    assert ("fail", "tool-calls", "profile") == short(found)
     assert "left as text" in found.reason
     plain = verdict(body({"content": "It is sunny."}), CALL)
     assert ("tool-calls", True) == (plain.key, "no call came" in plain.reason)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.core.judge import Status
 from builder.core.places import Places
 from builder.core.receipt import Receipt
+from builder.core.ruling import Status
 from builder.core.smoke import SmokeReport, findings_of, junit, overall, receipt_of
 from builder.edge import records
 from tests.support.report import BUILD, DIGEST, LOCK, check_result, make_report

@@ -122,5 +122,32 @@ KEYS: tuple[Key, ...] = (
         "sound.",
         action="Correct `parameters` of the check; the answer names what is not taken.",
     ),
+    Key(
+        key="structured-output",
+        title="the answer does not have the structure it was held to",
+        kind="api",
+        severity="error",
+        cause="The server took a JSON schema and did not hold the model to it: the backend of "
+        "structured output is missing, or ignores the field.",
+        action="Look for xgrammar or guidance in the log; try the other `structure_form`.",
+    ),
+    Key(
+        key="metrics-missing",
+        title="/metrics lacks what dashboards and autoscalers read",
+        kind="api",
+        severity="error",
+        cause="A metric was renamed or dropped in this vLLM, or statistics are switched off.",
+        action="Compare /metrics with the last image's; correct dashboards, or drop "
+        "--disable-log-stats.",
+    ),
+    Key(
+        key="prompt-cut",
+        title="a long prompt did not arrive whole",
+        kind="api",
+        severity="error",
+        cause="The server counted fewer tokens than were sent: it cut the prompt instead of "
+        "refusing it.",
+        action="Look for truncate_prompt_tokens and --max-model-len in the profile.",
+    ),
 )
 """In the order of the cases; what was found while building this comes last."""
