@@ -63,6 +63,12 @@ def smoke(
     image: Of = "",
     out: To = None,
     junit: Xml = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Also as one page.")
+    ] = None,
+    evidence: Annotated[
+        Path | None, typer.Option("--evidence", metavar="DIR", help="All that explains the result.")
+    ] = None,
     structural_only: Annotated[
         bool,
         typer.Option("--structural-only", help="Look inside only, without a boot or a GPU."),
@@ -78,6 +84,8 @@ def smoke(
         image=image,
         out=out,
         junit_file=junit,
+        html_file=html,
+        evidence=evidence,
         structural_only=structural_only,
     )
 

@@ -13,6 +13,7 @@ from builder.commands import smoke_structural
 from builder.commands.context import Context, Outcome
 from builder.commands.diagnose import causes_in
 from builder.commands.signer import open_signer
+from builder.commands.smoke_outputs import EVIDENCE, Wanted, evidence_of, hand_out, page
 from builder.commands.smoke_phases import Session
 from builder.commands.smoke_receipt import Post
 from builder.commands.smoke_structural import Gate
@@ -28,10 +29,10 @@ from builder.core.smoke import (
     Phase,
     SmokeReport,
     findings_of,
-    junit,
     overall,
 )
-from builder.edge import container, files, profiles, project, records
+from builder.core.smoke_html import FAULT
+from builder.edge import container, profiles, project, records
 from builder.edge.distribution import own_version
 from builder.edge.engine import Engine, require_engine
 from builder.edge.openai import OpenAI
@@ -95,35 +96,39 @@ def run(
     image: str = "",
     out: Path | None = None,
     junit_file: Path | None = None,
+    html_file: Path | None = None,
+    evidence: Path | None = None,
     structural_only: bool = False,
 ) -> Outcome[SmokeResult]:
     """Look inside, boot, judge; `ok` only when every check passed or was not asked for.
 
     Nothing is booted unless the structural test passes, now or earlier on this digest. An image
     whose labels name no lock is not ours: there is nothing to compare it with, and it is booted.
-    `structural_only` runs that test alone, and anew.
+    `structural_only` runs that test alone, and anew. What fails leaves a bundle of evidence in its
+    record; `evidence` is a folder that gets one either way.
 
     Raises BootFailed (with findings, after the report was written) when the server never answered
     or ended; BadInput, SpecError, NetworkError, RegistryError, EngineError, PortTaken, ToolMissing.
     """
-    wanted = ImageRef.parse(ref)
+    asked = ImageRef.parse(ref)
+    wanted = Wanted(out=out, junit=junit_file, html=html_file, evidence=evidence)
     # A profile that is named is read before anything is asked or booted.
     named = profiles.read_profile(context.project, profile) if profile else None
     signer = open_signer(context)
     engine = require_engine(context.places, context.settings, os.environ)
     machine = container.describe(engine)
-    candidate = _resolve(wanted, machine)
+    candidate = _resolve(asked, machine)
     post = Post(context=context, candidate=candidate, signer=signer)
     if structural_only:
         gate = smoke_structural.prove(context, candidate, engine, machine)
         post.take(gate.report)
-        return _gate_alone(gate, post, out, junit_file)
+        return _gate_alone(gate, post, wanted)
     bound = named or _bound(context, image or candidate.image, candidate)
     found = _gate(context, candidate, engine, machine)
     if found is not None:
         post.take(found.report)
         if found.report.verdict != "pass":
-            return _gate_alone(found, post, out, junit_file)
+            return _gate_alone(found, post, wanted)
     this = _Run(
         candidate=candidate,
         bound=bound,
@@ -131,8 +136,7 @@ def run(
         machine=machine,
         started=datetime.now(UTC),
     )
-    report, folder, failure = _smoke(context, this)
-    _hand_out(report, folder, out, junit_file)
+    report, folder, failure = _smoke(context, this, wanted)
     if failure is not None:
         raise failure
     post.take(report)
@@ -148,20 +152,12 @@ def _gate(context: Context, candidate: Candidate, engine: Engine, machine: Machi
     return found or smoke_structural.prove(context, candidate, engine, machine)
 
 
-def _gate_alone(
-    gate: Gate, post: Post, out: Path | None, junit_file: Path | None
-) -> Outcome[SmokeResult]:
-    _hand_out(gate.report, gate.folder, out, junit_file)
+def _gate_alone(gate: Gate, post: Post, wanted: Wanted) -> Outcome[SmokeResult]:
+    log = gate.folder / "probe.log"
+    said = log.read_bytes() if wanted.evidence is not None and log.exists() else b""
+    bundle = evidence_of(gate.report, said, {}) if wanted.evidence is not None else {}
+    hand_out(gate.report, gate.folder, wanted, bundle)
     return _outcome(gate.report, gate.folder, gate, post)
-
-
-def _hand_out(report: SmokeReport, folder: Path, out: Path | None, junit_file: Path | None) -> None:
-    """Copy the evidence to where it was asked for."""
-    if out:
-        for file in folder.iterdir():
-            files.write(out / file.name, file.read_bytes())
-    if junit_file:
-        files.write(junit_file, junit(report).encode())
 
 
 def _outcome(
@@ -194,7 +190,9 @@ def _bound(context: Context, image: str, candidate: Candidate) -> BoundProfile:
     return profiles.read_profile(context.project, table.profile)
 
 
-def _smoke(context: Context, this: _Run) -> tuple[SmokeReport, Path, BootFailed | None]:
+def _smoke(
+    context: Context, this: _Run, wanted: Wanted
+) -> tuple[SmokeReport, Path, BootFailed | None]:
     """Boot, ask, write the report, whatever came out."""
     pinned = this.candidate.ref.pinned
     session = Session(
@@ -221,7 +219,15 @@ def _smoke(context: Context, this: _Run) -> tuple[SmokeReport, Path, BootFailed 
             failure.findings = found or _unnamed(session, failure, pinned)
             failure.action = f"read {folder / 'server.log'}"
         report = _report(this, session, failure)
-        records.write_smoke(folder, report, log)
+        said = log.read_bytes() if log.exists() else b""
+        left = {"server.log": said, "report.html": page(report).encode()}
+        bundle: dict[str, bytes] = {}
+        if report.verdict != "pass" or wanted.evidence is not None:
+            bundle = evidence_of(report, said, session.inspected, this.bound.profile)
+        if report.verdict != "pass":
+            left |= {f"{EVIDENCE}/{name}": data for name, data in bundle.items()}
+        records.write_report(folder, report, left)
+    hand_out(report, folder, wanted, bundle)
     return report, folder, failure
 
 
@@ -248,9 +254,12 @@ def _boot(this: _Run, session: Session, log: Path) -> None:
                     deadline=profile.deadlines.start,
                 )
             )
-            with OpenAI(server.address) as client:
-                session.until_ready(server, client)
-                session.run_checks(server, client)
+            try:
+                with OpenAI(server.address) as client:
+                    session.until_ready(server, client)
+                    session.run_checks(server, client)
+            finally:
+                session.inspected = server.inspected
             stopping = time.monotonic()
         session.phases.append(
             Phase(
@@ -324,6 +333,7 @@ def _text(report: SmokeReport, folder: Path) -> str:
     width = max(len(check.name) for check in report.checks)
     rows = [
         f"  {check.name:{width}}  {check.status:12}  {check.reason[:100]}"
+        + (f" ({FAULT[check.blame]})" if check.blame in FAULT else "")
         for check in report.checks
     ]
     head = f"{report.verdict}: {report.name}@{report.digest} under profile {report.profile}"

@@ -45,6 +45,8 @@ class Session:
     model: str = ""
     key: str = ""
     """Finding key of what broke, where the log may not say."""
+    inspected: dict[str, JsonValue] = field(default_factory=dict)
+    """What the engine said of the container."""
 
     def until_ready(self, server: Server, client: OpenAI) -> None:
         """Ready is a real answer in time, not a 200 on /health (C60).

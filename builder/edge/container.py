@@ -78,6 +78,8 @@ def boot(engine: Engine, plan: BootPlan, log: Path, seconds: float) -> Iterator[
         number = _start(engine, plan, run, seconds)
         output = stack.enter_context(LogFile(log))
         server = Server(_address(engine, client, number, plan.port), output)
+        with suppress(*BROKEN):
+            server.inspected = client.api.inspect_container(number)
         for work, sink in ((_follow, output), (_watch, server)):
             follower = threading.Thread(target=work, args=(engine, number, sink), daemon=True)
             follower.start()
@@ -224,7 +226,8 @@ def _watch(engine: Engine, number: str, server: Server) -> None:
         # No time limit: the engine answers when the container ends.
         with open_client(engine, None) as client:
             status = client.api.wait(number, timeout=None)
-            state = client.api.inspect_container(number).get("State", {})
+            server.inspected = client.api.inspect_container(number)
+            state = server.inspected.get("State", {})
     except NotFound:
         server.ended(Exit(code=137, error="somebody removed the container"))
     except BROKEN as error:

@@ -1,6 +1,7 @@
 """Records in the state folder: reports, receipts, logs and moved tags, by image digest.
 
-records/sha256-<hex>/smoke/<id>/   report.json, receipt.json, server.log, junit.xml
+records/sha256-<hex>/smoke/<id>/   report.json, receipt.json, junit.xml, server.log, report.html
+                                   evidence/ of what did not pass
 records/sha256-<hex>/audit         which nightlock found this image clean
 records/promotions.ndjson          one line a moved tag: before, after, by which receipts
 """
@@ -31,16 +32,11 @@ def smoke_folder(places: Places, digest: str, run: str) -> Path:
     return digest_folder(places, digest) / "smoke" / run
 
 
-def write_smoke(folder: Path, report: SmokeReport, log: Path) -> None:
-    """Write report, receipt, JUnit file and log as one folder, whole or not at all.
+def write_report(folder: Path, report: SmokeReport, evidence: Mapping[str, bytes]) -> None:
+    """Write report, receipt, JUnit file and further files as one folder, whole or not at all.
 
     A boot that never answered has no receipt: nothing was proven either way.
     """
-    write_report(folder, report, {"server.log": log.read_bytes() if log.exists() else b""})
-
-
-def write_report(folder: Path, report: SmokeReport, evidence: Mapping[str, bytes]) -> None:
-    """Write a report with its receipt, its JUnit file and further files, as `write_smoke` does."""
     with files.fresh_folder(folder) as scratch:
         files.write(scratch / "report.json", report.text().encode())
         files.write(scratch / "junit.xml", junit(report).encode())

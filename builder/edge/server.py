@@ -21,6 +21,8 @@ class Server:
         """`http://host:port` of its server, from here."""
         self.log = log
         self.exit: Exit | None = None
+        self.inspected: dict[str, Any] = {}
+        """What the engine says of the container, newest; JSON."""
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._inboxes: list[SimpleQueue[Any]] = []

@@ -82,7 +82,8 @@ def misbehaving(how: str, **environment: str) -> dict[str, dict[str, dict[str, s
 
 def evidence(result: SmokeResult) -> dict[str, str]:
     """Read the files a smoke left."""
-    return {path.name: path.read_text() for path in Path(result.folder).iterdir()}
+    files = (path for path in Path(result.folder).iterdir() if path.is_file())
+    return {path.name: path.read_text() for path in files}
 
 
 def test_a_server_that_answers_passes(engine: Engine, tiny: str, tmp_path: Path) -> None:
@@ -100,7 +101,7 @@ def test_a_server_that_answers_passes(engine: Engine, tiny: str, tmp_path: Path)
     phases = ["start", "health", "models", "first-answer", "second-answer", "stop"]
     assert phases == list(result.phases)
     files = evidence(result)
-    assert {"report.json", "receipt.json", "junit.xml", "server.log"} == set(files)
+    assert {"report.json", "receipt.json", "junit.xml", "server.log", "report.html"} == set(files)
     assert "'config.json'" in files["server.log"]
     assert "Shutting down" in files["server.log"]
     receipt = Receipt.parse(files["receipt.json"].encode())
@@ -144,7 +145,12 @@ def test_an_exit_is_noticed_at_once(
     assert (int(code), True) == (caught.value.status, line in caught.value.tail)
     assert ([key] if key else []) == [finding.key for finding in caught.value.findings]
     folder = Path(caught.value.action.removeprefix("read ")).parent
-    assert {"report.json", "junit.xml", "server.log"} == {path.name for path in folder.iterdir()}
+    left = {path.name for path in folder.iterdir()}
+    assert {"report.json", "junit.xml", "server.log", "report.html", "evidence"} == left
+    bundle = {path.name: path.read_text() for path in (folder / "evidence").iterdir()}
+    assert line in bundle["server.log"]
+    assert int(code) == json.loads(bundle["inspect.json"])["State"]["ExitCode"]
+    assert caught.value.what == json.loads(bundle["diagnosis.json"])["failure"]
     report = json.loads((folder / "report.json").read_text())
     assert ("fail", caught.value.what) == (report["verdict"], report["failure"])
 

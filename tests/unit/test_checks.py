@@ -72,7 +72,12 @@ pytestmark = pytest.mark.loopback
 @pytest.mark.parametrize("form", ["response_format", "extra"])
 def test_structured_output(tmp_path: Path, form: str) -> None:
     """The schema goes with the request; an answer without its structure fails the image."""
-    fields = {"messages": CAPITAL, "structure": CITY, "structure_form": form, "expect": {}}
+    fields: dict[str, Any] = {
+        "messages": CAPITAL,
+        "structure": CITY,
+        "structure_form": form,
+        "expect": {},
+    }
     held = asked(tmp_path, **fields)
     name = "response_format" if form == "response_format" else "structured_outputs"
     assert f'"{name}"' in held.asked
@@ -86,7 +91,7 @@ def test_structured_output(tmp_path: Path, form: str) -> None:
 def test_metrics_missing(tmp_path: Path) -> None:
     """A sample of the name must be there; help texts do not count."""
     names = ["vllm:num_requests_running"]
-    fields = {"request": "get", "path": "/metrics", "expect": {"metrics": names}}
+    fields: dict[str, Any] = {"request": "get", "path": "/metrics", "expect": {"metrics": names}}
     assert "pass" == asked(tmp_path, **fields).status
     lost = asked(tmp_path, "mute", **fields)
     assert ("fail", "metrics-missing", "image") == (lost.status, lost.key, lost.blame)
@@ -97,7 +102,7 @@ def test_metrics_missing(tmp_path: Path) -> None:
 
 def test_prompt_cut(tmp_path: Path) -> None:
     """A long prompt is written by its part and a number; the server must count it."""
-    fields = {
+    fields: dict[str, Any] = {
         "request": "completion",
         "prompt": "far out ",
         "repeat": 500,
@@ -112,7 +117,7 @@ def test_prompt_cut(tmp_path: Path) -> None:
 def test_a_burst_has_figures(tmp_path: Path) -> None:
     """Every request is judged; latencies and tokens a second are measured."""
     burst = {"requests": 12, "concurrency": 3}
-    fields = {"messages": CAPITAL, "burst": burst, "expect": {"content": "Paris"}}
+    fields: dict[str, Any] = {"messages": CAPITAL, "burst": burst, "expect": {"content": "Paris"}}
     result = asked(tmp_path, **fields)
     assert "pass" == result.status, result.reason
     figures = result.figures
@@ -125,7 +130,7 @@ def test_a_burst_has_figures(tmp_path: Path) -> None:
 def test_garbage_output_in_a_burst(tmp_path: Path) -> None:
     """C61: one wrong answer among many fails all, and it is the one that is shown."""
     burst = {"requests": 8, "concurrency": 2}
-    fields = {"messages": CAPITAL, "burst": burst, "expect": {"content": "Paris"}}
+    fields: dict[str, Any] = {"messages": CAPITAL, "burst": burst, "expect": {"content": "Paris"}}
     result = asked(tmp_path, "one-wrong", **fields)
     assert ("fail", "garbage-output", "Lyon") == (result.status, result.key, result.answered)
     assert "1 of 8 at once did not pass" in result.reason
@@ -207,7 +212,7 @@ def test_structures(value: Any, expected: list[str]) -> None:  # noqa: ANN401
 def test_a_schema_that_is_not_checked_is_refused() -> None:
     """What nobody looks at proves nothing."""
     assert [] == unknown_keywords(OBJECT)
-    deep = {"properties": {"a": {"items": {"pattern": "x", "type": "text"}}}}
+    deep: dict[str, Any] = {"properties": {"a": {"items": {"pattern": "x", "type": "text"}}}}
     assert ["pattern", "type 'text'"] == unknown_keywords(deep)
     check = {"name": "x", "messages": CAPITAL, "structure": deep, "expect": {}}
     with pytest.raises(ValidationError, match="keywords that are not checked: pattern"):

@@ -156,7 +156,7 @@ def test_the_cpu_profile_asks_what_the_smoke_model_knows(project_root: Path) -> 
     assert bound.folder == project_root / "images" / "cpu" / "model"
     known = json.loads((bound.folder / "dialogues.json").read_text())
     chats = {chat["name"]: chat for chat in known["chats"]}
-    chats["many-bytes-a-letter"] = chats["greeting-japanese"]
+    chats["many-bytes-a-letter"] = chats["burst"] = chats["greeting-japanese"]
     asked = [check for check in bound.profile.check if check.request == "chat"]
     for check in asked:
         chat = chats[check.name.removesuffix("-streamed")]
@@ -175,7 +175,7 @@ def test_the_cpu_profile_asks_what_the_smoke_model_knows(project_root: Path) -> 
         check.name for check in asked
     }
     answers = {row["prompt"]: row["expected"]["text"] for row in known["completions"]}
-    (completion,) = (c for c in bound.profile.check if c.request == "completion")
+    (completion,) = (c for c in bound.profile.check if c.name == "completion")
     assert answers[str(completion.prompt)] == completion.expect.content
 
 
