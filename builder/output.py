@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import threading
 import time
@@ -119,6 +120,8 @@ class Output:
     err: IO[str] = field(default_factory=lambda: sys.stderr or _nowhere())
     phases: dict[str, float] = field(default_factory=dict)
     """Seconds of each finished step, by its name."""
+    _changing: bool = False
+    """Whether a line stands on the screen that the next one replaces."""
     drawing: threading.Lock = field(default_factory=threading.Lock)
     """Held by the one bar that is on the screen."""
 
@@ -144,7 +147,19 @@ class Output:
 
     def note(self, text: str) -> None:
         """Say something to the person who waits."""
+        self.changing("")
         self._print(text, self.err)
+
+    def changing(self, text: str) -> None:
+        """Show what goes on in one line that the next one replaces; silent without a terminal."""
+        if not self.terminal or not (text or self._changing):
+            return
+        width = shutil.get_terminal_size().columns - 1
+        line = _printable(text.replace("\n", " "), self.err)[:width]
+        with suppress(BrokenPipeError):
+            self.err.write(f"\r\x1b[2K{line}")
+            self.err.flush()
+        self._changing = bool(text)
 
     def detail(self, text: str) -> None:
         """Say it only under `--verbose`."""

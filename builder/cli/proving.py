@@ -73,6 +73,15 @@ def smoke(
         bool,
         typer.Option("--structural-only", help="Look inside only, without a boot or a GPU."),
     ] = False,
+    startup_budget: Annotated[
+        float | None,
+        typer.Option(
+            "--startup-budget",
+            metavar="SECONDS",
+            min=0,
+            help="Fail when the first answer takes longer.",
+        ),
+    ] = None,
 ) -> Outcome[Any]:
     """Look inside an image, boot it under testcontainers, ask it real questions, write receipts."""
     from builder.commands import smoke as recipe  # noqa: PLC0415
@@ -87,6 +96,7 @@ def smoke(
         html_file=html,
         evidence=evidence,
         structural_only=structural_only,
+        startup_budget=startup_budget,
     )
 
 

@@ -13,10 +13,12 @@ from builder.commands import smoke_structural
 from builder.commands.context import Context, Outcome
 from builder.commands.diagnose import causes_in
 from builder.commands.signer import open_signer
+from builder.commands.smoke_memory import await_return
 from builder.commands.smoke_outputs import EVIDENCE, Wanted, evidence_of, hand_out, page
 from builder.commands.smoke_phases import Session
 from builder.commands.smoke_receipt import Post
 from builder.commands.smoke_structural import Gate
+from builder.commands.smoke_timeline import find_previous, over_budget, whole
 from builder.core.boot import BootPlan
 from builder.core.candidate import Candidate
 from builder.core.document import Result
@@ -32,7 +34,8 @@ from builder.core.smoke import (
     overall,
 )
 from builder.core.smoke_html import FAULT
-from builder.edge import container, profiles, project, records
+from builder.core.timeline import Timeline
+from builder.edge import container, gpu_memory, profiles, project, records
 from builder.edge.distribution import own_version
 from builder.edge.engine import Engine, require_engine
 from builder.edge.openai import OpenAI
@@ -69,6 +72,10 @@ class SmokeResult(Result):
     """The first answer that was right."""
     phases: dict[str, float]
     """Seconds."""
+    timeline: Timeline
+    """Phases of each process, in seconds since the container was asked for."""
+    previous: str
+    """Digest of the earlier start that it was compared with; empty for none."""
     checks: list[CheckResult]
     folder: str
     """Report, receipt, JUnit file and log."""
@@ -86,6 +93,10 @@ class _Run:
     engine: Engine
     machine: Machine
     started: datetime
+    budget: float | None
+    """Seconds until the first answer that the gate allows."""
+    previous: SmokeReport | None
+    """The start before, to compare with."""
 
 
 def run(
@@ -99,13 +110,15 @@ def run(
     html_file: Path | None = None,
     evidence: Path | None = None,
     structural_only: bool = False,
+    startup_budget: float | None = None,
 ) -> Outcome[SmokeResult]:
     """Look inside, boot, judge; `ok` only when every check passed or was not asked for.
 
     Nothing is booted unless the structural test passes, now or earlier on this digest. An image
     whose labels name no lock is not ours: there is nothing to compare it with, and it is booted.
     `structural_only` runs that test alone, and anew. What fails leaves a bundle of evidence in its
-    record; `evidence` is a folder that gets one either way.
+    record; `evidence` is a folder that gets one either way. `startup_budget`: seconds until the
+    first answer, above which the smoke fails.
 
     Raises BootFailed (with findings, after the report was written) when the server never answered
     or ended; BadInput, SpecError, NetworkError, RegistryError, EngineError, PortTaken, ToolMissing.
@@ -135,12 +148,14 @@ def run(
         engine=engine,
         machine=machine,
         started=datetime.now(UTC),
+        budget=startup_budget,
+        previous=find_previous(context.places, candidate.ref.name, bound.name),
     )
     report, folder, failure = _smoke(context, this, wanted)
     if failure is not None:
         raise failure
     post.take(report)
-    return _outcome(report, folder, found, post)
+    return _outcome(report, folder, found, post, this.previous)
 
 
 def _gate(context: Context, candidate: Candidate, engine: Engine, machine: Machine) -> Gate | None:
@@ -161,11 +176,15 @@ def _gate_alone(gate: Gate, post: Post, wanted: Wanted) -> Outcome[SmokeResult]:
 
 
 def _outcome(
-    report: SmokeReport, folder: Path, gate: Gate | None, post: Post
+    report: SmokeReport,
+    folder: Path,
+    gate: Gate | None,
+    post: Post,
+    previous: SmokeReport | None = None,
 ) -> Outcome[SmokeResult]:
     return Outcome(
-        result=_result(report, folder, gate, post),
-        text=_text(report, folder),
+        result=_result(report, folder, gate, post, previous),
+        text=_text(report, folder, previous),
         ok=report.verdict == "pass",
         findings=(*report.findings, *post.findings),
     )
@@ -219,8 +238,9 @@ def _smoke(
             failure.findings = found or _unnamed(session, failure, pinned)
             failure.action = f"read {folder / 'server.log'}"
         report = _report(this, session, failure)
+        before = this.previous.timeline if this.previous is not None else None
         said = log.read_bytes() if log.exists() else b""
-        left = {"server.log": said, "report.html": page(report).encode()}
+        left = {"server.log": said, "report.html": page(report, before).encode()}
         bundle: dict[str, bytes] = {}
         if report.verdict != "pass" or wanted.evidence is not None:
             bundle = evidence_of(report, said, session.inspected, this.bound.profile)
@@ -242,8 +262,13 @@ def _boot(this: _Run, session: Session, log: Path) -> None:
         shm_bytes=profile.server.shm_mib << 20,
         folder=str(this.bound.folder or ""),
         mount=profile.model.mount,
-        grace=profile.deadlines.stop,
+        grace=profile.grace,
+        gpus=profile.run.gpus if profile.kind.startswith("gpu:") else 0,
+        gpu_ids=tuple(profile.server.gpus),
+        ipc=profile.server.ipc,
+        volumes=tuple(profile.server.volumes),
     )
+    before = gpu_memory.look(this.engine, plan) if plan.gpus or plan.gpu_ids else None
     with session.output.step("boot", "booting, asking, judging"):
         began = time.monotonic()
         with container.boot(this.engine, plan, log, profile.deadlines.start) as server:
@@ -259,14 +284,22 @@ def _boot(this: _Run, session: Session, log: Path) -> None:
                     session.until_ready(server, client)
                     session.run_checks(server, client)
             finally:
+                session.log = server.log.timeline()
                 session.inspected = server.inspected
             stopping = time.monotonic()
         session.phases.append(
             Phase(
                 name="stop",
                 seconds=round(time.monotonic() - stopping, 3),
-                deadline=profile.deadlines.stop,
+                deadline=profile.grace,
             )
+        )
+    if before is not None:
+        session.findings += await_return(
+            before,
+            lambda: gpu_memory.look(this.engine, plan),
+            profile.deadlines.gpu_memory,
+            session.subject,
         )
 
 
@@ -280,6 +313,12 @@ def _unnamed(session: Session, failure: BootFailed, subject: str) -> tuple[Findi
 def _report(this: _Run, session: Session, failure: BootFailed | None) -> SmokeReport:
     candidate, bound = this.candidate, this.bound
     checks = tuple(session.checks)
+    timeline = whole(session.log, session.phases)
+    pinned = candidate.ref.pinned
+    boot = (
+        *session.findings,
+        *over_budget(timeline, this.budget, this.previous, pinned),
+    )
     return SmokeReport(
         reference=str(candidate.ref),
         name=candidate.ref.name,
@@ -292,21 +331,26 @@ def _report(this: _Run, session: Session, failure: BootFailed | None) -> SmokeRe
         profile=bound.name,
         profile_digest=bound.digest,
         kind=bound.profile.kind,
-        verdict="fail" if failure is not None else overall(checks),
+        verdict="fail" if failure is not None or boot else overall(checks),
         failure=failure.what if failure is not None else "",
         started=this.started.strftime("%Y-%m-%dT%H:%M:%SZ"),
         finished=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         nightlock=own_version(),
         machine=this.machine,
         phases=tuple(session.phases),
+        timeline=timeline,
         checks=checks,
-        findings=failure.findings
-        if failure is not None
-        else findings_of(checks, candidate.ref.pinned),
+        findings=failure.findings if failure is not None else (*findings_of(checks, pinned), *boot),
     )
 
 
-def _result(report: SmokeReport, folder: Path, gate: Gate | None, post: Post) -> SmokeResult:
+def _result(
+    report: SmokeReport,
+    folder: Path,
+    gate: Gate | None,
+    post: Post,
+    previous: SmokeReport | None,
+) -> SmokeResult:
     looked = gate.report if gate else None
     return SmokeResult(
         reference=f"{report.name}@{report.digest}",
@@ -316,6 +360,8 @@ def _result(report: SmokeReport, folder: Path, gate: Gate | None, post: Post) ->
         verdict=report.verdict,
         answer=report.answer,
         phases={phase.name: phase.seconds for phase in report.phases},
+        timeline=report.timeline,
+        previous=previous.digest if previous is not None else "",
         checks=list(report.checks),
         folder=str(folder),
         structural=StructuralRow(
@@ -329,7 +375,7 @@ def _result(report: SmokeReport, folder: Path, gate: Gate | None, post: Post) ->
     )
 
 
-def _text(report: SmokeReport, folder: Path) -> str:
+def _text(report: SmokeReport, folder: Path, previous: SmokeReport | None) -> str:
     width = max(len(check.name) for check in report.checks)
     rows = [
         f"  {check.name:{width}}  {check.status:12}  {check.reason[:100]}"
@@ -337,4 +383,6 @@ def _text(report: SmokeReport, folder: Path) -> str:
         for check in report.checks
     ]
     head = f"{report.verdict}: {report.name}@{report.digest} under profile {report.profile}"
-    return "\n".join([head, *rows, f"report: {folder}"])
+    phases = report.timeline.rows(previous.timeline if previous is not None else None)
+    times = [f"  {row}" for row in phases]
+    return "\n".join([head, *rows, *times, f"report: {folder}"])

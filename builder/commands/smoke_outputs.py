@@ -12,6 +12,8 @@ from builder.core.evidence import bundle, secrets_of
 from builder.core.profile import Profile
 from builder.core.smoke import SmokeReport, junit
 from builder.core.smoke_html import html
+from builder.core.timeline import Timeline
+from builder.core.timeline_picture import draw
 from builder.edge import files
 from builder.edge.gpu_state import gpu_state
 from builder.edge.templates import read_template
@@ -30,9 +32,11 @@ class Wanted:
     evidence: Path | None = None
 
 
-def page(report: SmokeReport) -> str:
-    """Spell the report as one HTML file."""
-    return html(report, read_template("smoke.html.j2"))
+def page(report: SmokeReport, previous: Timeline | None = None) -> str:
+    """Spell the report as one HTML file; `previous` is the start that it is compared with."""
+    timeline = report.timeline
+    picture = draw(timeline, previous) if timeline.spans else ""
+    return html(report, read_template("smoke.html.j2"), picture)
 
 
 def evidence_of(

@@ -10,13 +10,16 @@ from functools import partial
 
 from pydantic import JsonValue
 
+from builder.commands.smoke_watch import Watch
 from builder.core.answer import Answer, Reply, read_answer
 from builder.core.boot import Exit, Expired
 from builder.core.burst import judge_burst
+from builder.core.finding import Finding
 from builder.core.judge import Facts, judge, model_ids
 from builder.core.profile import Burst, Check, Profile
 from builder.core.ruling import Verdict
 from builder.core.smoke import CheckResult, Phase
+from builder.core.timeline import Timeline
 from builder.edge.crew import Crew
 from builder.edge.openai import OpenAI
 from builder.edge.server import Server
@@ -24,8 +27,6 @@ from builder.errors import BootFailed
 from builder.output import Output
 
 _POLL = 0.25
-_SILENCE = 60.0
-"""Seconds without a line of log before the person who waits is told."""
 _TAIL = 30
 _EXCERPT = 1000
 
@@ -42,6 +43,10 @@ class Session:
     phases: list[Phase] = field(default_factory=list)
     checks: list[CheckResult] = field(default_factory=list)
     answers: dict[str, Answer] = field(default_factory=dict)
+    log: Timeline = field(default_factory=Timeline)
+    """What the log said of the start, in seconds since the container ran."""
+    findings: list[Finding] = field(default_factory=list)
+    """Of the boot itself, beside its checks."""
     model: str = ""
     key: str = ""
     """Finding key of what broke, where the log may not say."""
@@ -54,19 +59,27 @@ class Session:
         Raises BootFailed as soon as the container ends or a deadline passes.
         """
         limits = self.profile.deadlines
+        watch = Watch(self.output, limits.phases)
+        try:
+            self._until_ready(server, client, watch)
+        finally:
+            watch.end()
+        first, second = self.phases[-2:]
+        if first.seconds > limits.second_answer >= second.seconds:
+            cold = "cold kernels: compiled during the first request"
+            self.phases[-2] = first.model_copy(update={"note": cold})
+
+    def _until_ready(self, server: Server, client: OpenAI, watch: Watch) -> None:
+        limits = self.profile.deadlines
         with self.output.step("health", "waiting for /health"):
-            self._timed("health", limits.health, lambda: self._healthy(server, client))
+            self._timed("health", limits.health, lambda: self._healthy(server, client, watch))
         with self.output.step("ready", "asking for models and first answers"):
             self._timed("models", limits.models, lambda: self._models(server, client))
             for name, seconds in (
                 ("first-answer", limits.first_answer),
                 ("second-answer", limits.second_answer),
             ):
-                self._timed(name, seconds, partial(self._answered, server, client, seconds))
-        first, second = self.phases[-2:]
-        if first.seconds > limits.second_answer >= second.seconds:
-            cold = "cold kernels: compiled during the first request"
-            self.phases[-2] = first.model_copy(update={"note": cold})
+                self._timed(name, seconds, partial(self._answered, server, client, seconds, watch))
 
     def run_checks(self, server: Server, client: OpenAI) -> None:
         """Ask everything the profile asks; raises BootFailed when the container ends meanwhile."""
@@ -146,8 +159,8 @@ class Session:
         answer = read_answer(reply, streamed=check.stream)
         return answer, judge(check, answer, self._facts()), asked
 
-    def _healthy(self, server: Server, client: OpenAI) -> None:
-        started = told = time.monotonic()
+    def _healthy(self, server: Server, client: OpenAI, watch: Watch) -> None:
+        started = time.monotonic()
         limit = self.profile.deadlines.health
         while True:
             reply = self._ask(server, lambda: client.get("/health", 5), 5, settle=0)
@@ -161,10 +174,10 @@ class Session:
                 self.key = "engine-ready-timeout"
                 said = reply.failure or f"HTTP {reply.status}"
                 raise self._failed(server, f"/health did not say 200 within {limit:g} s ({said})")
-            if min(server.log.silence(), now - told) > _SILENCE:
-                told = now
-                last = (server.log.tail(1) or ["nothing yet"])[0]
-                self.output.note(f"  {now - started:.0f} s, no new line for a minute; last: {last}")
+            late = watch.look(server.log)
+            if late:
+                self.key = "engine-ready-timeout"
+                raise self._failed(server, late)
 
     def _models(self, server: Server, client: OpenAI) -> None:
         limit = self.profile.deadlines.models
@@ -180,23 +193,34 @@ class Session:
         wanted = self.profile.server.served_name
         self.model = wanted if wanted in ids else ids[0]
 
-    def _answered(self, server: Server, client: OpenAI, seconds: float) -> None:
+    def _answered(self, server: Server, client: OpenAI, seconds: float, watch: Watch) -> None:
         body: dict[str, JsonValue] = {
             "model": self.model,
             "prompt": "Hello",
             "max_tokens": 1,
             "temperature": 0,
         }
-        reply = self._ask(server, lambda: client.post("/v1/completions", body, seconds), seconds)
+        reply = self._ask(
+            server,
+            lambda: client.post("/v1/completions", body, seconds),
+            seconds,
+            waiting=lambda: watch.wait(server.log),
+        )
         if reply.failure or reply.status != 200:
             self.key = "health-is-not-ready"
             said = reply.failure or f"HTTP {reply.status} {reply.body[:200]}"
             raise self._failed(server, f"/health says 200, a completion got no answer: {said}")
 
     def _ask(
-        self, server: Server, ask: Callable[[], Reply], seconds: float, *, settle: float = 2.0
+        self,
+        server: Server,
+        ask: Callable[[], Reply],
+        seconds: float,
+        *,
+        settle: float = 2.0,
+        waiting: Callable[[], None] | None = None,
     ) -> Reply:
-        got = server.call(ask, seconds + 1)
+        got = server.call(ask, seconds + 1, waiting)
         if isinstance(got, Exit):
             raise self._ended(server, got)
         if isinstance(got, Expired):

@@ -30,6 +30,14 @@ class BootPlan:
     mount: str
     grace: float
     """Seconds between SIGTERM and SIGKILL."""
+    gpus: int = 0
+    """How many, whichever; none for 0."""
+    gpu_ids: tuple[str, ...] = ()
+    """Instead: these, by index or UUID, or by CDI name (`nvidia.com/gpu=0`)."""
+    ipc: str = ""
+    """`host`, `private`, `shareable`; empty for the engine's default."""
+    volumes: tuple[str, ...] = ()
+    """`SOURCE:TARGET[:ro]`; a source that is no path is a volume of the engine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

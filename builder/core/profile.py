@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
@@ -10,8 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from builder.core.lock import digest_of
 from builder.core.spec import parse_toml
 from builder.core.structure import structure_fields, unknown_keywords
+from builder.core.timeline import PhaseName
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
+_GPU = r"^(\d+|(GPU|MIG)-[0-9A-Za-z-]+|[a-z0-9.-]+/[a-z0-9.-]+=[A-Za-z0-9_.:-]+)$"
+_VOLUME = r"^[^:]+:/[^:]*(:(ro|rw))?$"
+_GRACE = 10.0
+"""Seconds that a stop may take longer than vLLM's own limit."""
 
 
 class _Table(BaseModel):
@@ -43,6 +49,25 @@ class ServerTable(_Table):
     """Size of /dev/shm; Docker's own 64 MiB kills vLLM's engine (C41)."""
     served_name: str = ""
     """The model id that /v1/models must list; empty accepts any."""
+    gpus: list[Annotated[str, Field(pattern=_GPU)]] = []
+    """Which GPUs `smoke` takes: indices, UUIDs or CDI names; empty takes any `run.gpus`."""
+    ipc: Literal["", "host", "private", "shareable"] = ""
+    """IPC namespace; empty for the engine's default."""
+    volumes: list[Annotated[str, Field(pattern=_VOLUME)]] = []
+    """`SOURCE:TARGET[:ro]`, as Docker's -v."""
+
+    @model_validator(mode="after")
+    def _one_kind_of_gpu(self) -> ServerTable:
+        if len({"=" in name for name in self.gpus}) > 1:
+            raise ValueError("`gpus` are CDI names or they are not: both cannot be asked for")
+        return self
+
+    @property
+    def shutdown_seconds(self) -> float:
+        """What vLLM itself gives requests in flight after SIGTERM (`--shutdown-timeout`)."""
+        joined = " ".join(self.arguments)
+        found = re.search(r"--shutdown[-_]timeout[= ](\d+)", joined)
+        return float(found[1]) if found else 0.0
 
 
 class Deadlines(_Table):
@@ -59,7 +84,11 @@ class Deadlines(_Table):
     check: Seconds = 120
     """Each check that has no `deadline` of its own."""
     stop: Seconds = 30
-    """After SIGTERM, before SIGKILL."""
+    """After SIGTERM, before SIGKILL; where vLLM takes longer by its own arguments, so do we."""
+    phases: dict[PhaseName, Seconds] = {}
+    """Phase of the log → what it may take, as `weights = 900`; /health's deadline holds as well."""
+    gpu_memory: Seconds = 60
+    """After the stop, until the GPUs' memory is free again (C46)."""
 
 
 class RunTable(_Table):
@@ -229,6 +258,12 @@ class Profile(_Table):
     def claims_tools(self) -> bool:
         """Whether the server is told to parse tool calls (C56)."""
         return any(part.startswith("--tool-call-parser") for part in self.server.arguments)
+
+    @property
+    def grace(self) -> float:
+        """Seconds between SIGTERM and SIGKILL: longer than vLLM's own limit (C46)."""
+        own = self.server.shutdown_seconds
+        return max(self.deadlines.stop, own + _GRACE if own else 0)
 
     def digest(self, model: str) -> str:
         """Digest of all that decides what a pass means; `model` is the checkpoint's own digest."""

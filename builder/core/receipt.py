@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from builder.core.lock import canonical_json
+from builder.core.timeline import Timeline
 
 STATEMENT: Literal["https://in-toto.io/Statement/v1"] = "https://in-toto.io/Statement/v1"
 PREDICATE: Literal["https://nightlock.org/receipt/v1"] = "https://nightlock.org/receipt/v1"
@@ -53,6 +54,8 @@ class Predicate(_Table):
     checks: tuple[Proof, ...]
     timeline: dict[str, float]
     """Phase → seconds."""
+    startup: Timeline = Timeline()
+    """Phases of each process, read from the log."""
     machine: dict[str, JsonValue]
     nightlock: str
     finished: str

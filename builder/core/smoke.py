@@ -12,6 +12,7 @@ from builder.core.finding import Finding
 from builder.core.keys import finding
 from builder.core.receipt import Predicate, Proof, Receipt, Subject
 from builder.core.ruling import Blame, Status
+from builder.core.timeline import Timeline
 
 SCHEMA: Literal["nightlock/smoke-report/1"] = "nightlock/smoke-report/1"
 
@@ -92,6 +93,8 @@ class SmokeReport(_Table):
     nightlock: str
     machine: Machine
     phases: tuple[Phase, ...]
+    timeline: Timeline = Timeline()
+    """Phases of each process, read from the log; empty where nothing was booted."""
     checks: tuple[CheckResult, ...]
     findings: tuple[Finding, ...]
 
@@ -130,6 +133,7 @@ def receipt_of(report: SmokeReport) -> Receipt:
             profile_digest=report.profile_digest,
             checks=tuple(Proof(name=check.name, status=check.status) for check in report.checks),
             timeline={phase.name: phase.seconds for phase in report.phases},
+            startup=report.timeline,
             machine=machine,
             nightlock=report.nightlock,
             finished=report.finished,

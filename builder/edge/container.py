@@ -30,9 +30,11 @@ from testcontainers.core.transferable import Transferable
 from testcontainers.core.utils import inside_container
 
 from builder.core.boot import OWNER_LABEL, RUN_LABEL, BootPlan, Exit, Owner
+from builder.core.logline import seconds_of
 from builder.core.room import disk_full_line
 from builder.core.smoke import Machine
 from builder.edge import owner
+from builder.edge.devices import device_requests
 from builder.edge.engine import Engine, knock
 from builder.edge.logfile import LogFile
 from builder.edge.profiles import readable_by_all
@@ -77,6 +79,7 @@ def boot(engine: Engine, plan: BootPlan, log: Path, seconds: float) -> Iterator[
         stack.callback(lambda: remove_run(client, run, grace[0]))
         number = _start(engine, plan, run, seconds)
         output = stack.enter_context(LogFile(log))
+        output.begin(_began(engine, client, number))
         server = Server(_address(engine, client, number, plan.port), output)
         with suppress(*BROKEN):
             server.inspected = client.api.inspect_container(number)
@@ -155,7 +158,13 @@ def _start(engine: Engine, plan: BootPlan, run: str, seconds: float) -> str:
             booted.with_volume_mapping(plan.folder, plan.mount, "ro")
         elif plan.folder:
             booted.with_copy_into_container(Path(plan.folder), plan.mount)
+        for volume in plan.volumes:
+            source, target, *mode = volume.split(":")
+            booted.with_volume_mapping(source, target, mode[0] if mode else "rw")
+        gpus = device_requests(plan.gpus, plan.gpu_ids)
         booted.with_kwargs(
+            **({"device_requests": gpus} if gpus else {}),
+            **({"ipc_mode": plan.ipc} if plan.ipc else {}),
             shm_size=plan.shm_bytes,
             labels={RUN_LABEL: run, OWNER_LABEL: owner.this_process().text},
             # Named, so that testcontainers does not look for one by the environment.
@@ -249,6 +258,13 @@ def _follow(engine: Engine, number: str, output: LogFile) -> None:
                 output.add(piece)
     finally:
         output.complete()
+
+
+def _began(engine: Engine, client: docker.DockerClient, number: str) -> float | None:
+    """Say when it began to run, by the engine's clock, which also stamps its log."""
+    with explained(engine):
+        state = client.api.inspect_container(number).get("State", {})
+    return seconds_of(str(state.get("StartedAt", "")))
 
 
 def _address(engine: Engine, client: docker.DockerClient, number: str, port: int) -> str:

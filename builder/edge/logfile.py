@@ -9,6 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from builder.core.timeline import PhaseName, Timeline
+from builder.core.timeline_reader import TimelineReader
+
 _KEPT = 4000
 """Lines kept at hand."""
 
@@ -24,6 +27,7 @@ class LogFile:
         self._lock = threading.Lock()
         self._changed = time.monotonic()
         self._complete = threading.Event()
+        self._reader = TimelineReader()
 
     def __enter__(self) -> Self:
         return self
@@ -49,7 +53,23 @@ class LogFile:
                 text = line.decode(errors="replace").partition(" ")[2]
                 # Progress bars rewrite their line; what stands at its end is the newest.
                 self._lines.append(text.rstrip("\r").rpartition("\r")[2])
+            self._reader.feed(piece)
             self._changed = time.monotonic()
+
+    def begin(self, when: float | None) -> None:
+        """Say when the container began to run, by its engine's clock: seconds since the epoch."""
+        with self._lock:
+            self._reader.origin = when
+
+    def timeline(self) -> Timeline:
+        """Return the phases until now, in seconds since the container began to run."""
+        with self._lock:
+            return self._reader.timeline()
+
+    def now(self) -> tuple[PhaseName | None, str]:
+        """Return the phase it is in, and what to say of it."""
+        with self._lock:
+            return self._reader.current, self._reader.now
 
     def tail(self, count: int) -> list[str]:
         """Return the last lines, without timestamps."""

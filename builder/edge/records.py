@@ -55,6 +55,12 @@ def reports(places: Places, digest: str) -> Iterator[SmokeReport]:
             continue
 
 
+def all_reports(places: Places) -> Iterator[SmokeReport]:
+    """Yield every smoke report of every digest; what cannot be read is left out."""
+    for folder in sorted((places.state / "records").glob("sha256-*")):
+        yield from reports(places, folder.name.replace("-", ":", 1))
+
+
 def receipts(places: Places, digest: str) -> Iterator[Receipt]:
     """Yield every receipt of a digest, newest first; what cannot be read is left out."""
     for path in _newest_first(places, digest, "receipt.json"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
@@ -11,6 +12,8 @@ from builder.core.boot import Exit, Expired
 from builder.edge.logfile import LogFile
 
 T = TypeVar("T")
+_LOOK = 1.0
+"""Seconds between two looks while somebody waits."""
 
 
 class Server:
@@ -32,9 +35,12 @@ class Server:
         self._ended.wait(seconds)
         return self.exit
 
-    def call(self, ask: Callable[[], T], seconds: float) -> T | Exit | Expired:
+    def call(
+        self, ask: Callable[[], T], seconds: float, waiting: Callable[[], None] | None = None
+    ) -> T | Exit | Expired:
         """Run `ask` beside us; return its result, or at once the container's end, or the deadline.
 
+        `waiting` is called about every second until then; what it raises ends the wait.
         After an end or a deadline `ask` may still run for as long as its own timeouts allow.
         """
         inbox: SimpleQueue[Any] = SimpleQueue()
@@ -51,7 +57,7 @@ class Server:
             self._inboxes.append(inbox)
         threading.Thread(target=work, daemon=True).start()
         try:
-            got = inbox.get(timeout=seconds)
+            got = _waited(inbox, seconds, waiting)
         except Empty:
             return Expired(seconds=seconds)
         finally:
@@ -71,3 +77,18 @@ class Server:
             for inbox in self._inboxes:
                 inbox.put(end)
         self._ended.set()
+
+
+def _waited(inbox: SimpleQueue[Any], seconds: float, waiting: Callable[[], None] | None) -> Any:  # noqa: ANN401
+    """Take what comes first; raises Empty after so many seconds."""
+    if waiting is None:
+        return inbox.get(timeout=seconds)
+    end = time.monotonic() + seconds
+    while True:
+        left = end - time.monotonic()
+        try:
+            return inbox.get(timeout=max(min(left, _LOOK), 0))
+        except Empty:
+            if left <= _LOOK:
+                raise
+            waiting()

@@ -145,6 +145,16 @@ KEYS: tuple[Key, ...] = (
         "vllm-project/vllm#32116 vllm-project/vllm#47456",
     ),
     Key(
+        key="startup-over-budget",
+        title="the start took longer than its budget",
+        kind="boot",
+        severity="error",
+        cause="A phase became slower than the budget allows: cold caches, slower storage, or a "
+        "nightly that compiles or captures more.",
+        action="Look which phase of the timeline grew since the previous start; keep the cache "
+        "volume, or raise --startup-budget.",
+    ),
+    Key(
         key="root-cause-above",
         title="only the wrapper's error is in the log",
         kind="boot",
