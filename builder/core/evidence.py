@@ -74,7 +74,7 @@ def bundle(
         "report.json": whole,
         "versions.json": versions,
         "inspect.json": dict(inspect),
-        "timeline.json": whole["phases"],
+        "timeline.json": {"phases": whole["phases"], "timeline": whole["timeline"]},
         "diagnosis.json": {"failure": report.failure, "findings": whole["findings"]},
     }
     texts = {"server.log": log, "gpu.txt": gpus}
@@ -103,8 +103,13 @@ def _clean(report: SmokeReport, known: list[str]) -> SmokeReport:
         for one in report.findings
     )
     phases = tuple(one.model_copy(update={"note": clean(one.note)}) for one in report.phases)
+    spans = tuple(
+        span.model_copy(update={"process": clean(span.process)}) for span in report.timeline.spans
+    )
+    kernels = tuple(clean(text) for text in report.timeline.kernels)
     return report.model_copy(
         update={
+            "timeline": report.timeline.model_copy(update={"spans": spans, "kernels": kernels}),
             "failure": clean(report.failure),
             "checks": checks,
             "findings": findings,

@@ -100,6 +100,8 @@ def test_a_server_that_answers_passes(engine: Engine, tiny: str, tmp_path: Path)
     assert {"pass"} == {check.status for check in result.checks}
     phases = ["start", "health", "models", "first-answer", "second-answer", "stop"]
     assert phases == list(result.phases)
+    seen = {"container-start", "imports", "engine-init", "first-answer", "second-answer"}
+    assert seen <= set(result.timeline.longest), result.timeline
     files = evidence(result)
     assert {"report.json", "receipt.json", "junit.xml", "server.log", "report.html"} == set(files)
     assert "'config.json'" in files["server.log"]
@@ -107,6 +109,7 @@ def test_a_server_that_answers_passes(engine: Engine, tiny: str, tmp_path: Path)
     receipt = Receipt.parse(files["receipt.json"].encode())
     assert receipt is not None
     assert receipt.proves(result.digest)
+    assert result.timeline == receipt.predicate.startup
     assert ("pass", LABELS["org.nightlock.build.id"]) == (
         receipt.predicate.verdict,
         receipt.predicate.build,
@@ -402,6 +405,13 @@ def test_the_real_image_answers(
     assert outcome.ok, outcome.text
     assert ("pass", True) == (outcome.result.structural.verdict, outcome.result.structural.reused)
     assert ("Paris", cpu_image.digest) == (outcome.result.answer, outcome.result.digest)
+    timeline = outcome.result.timeline
+    assert [
+        *("container-start", "imports", "engine-init", "weights", "kernels", "kv-cache"),
+        *("warm-up", "server-up", "first-answer", "second-answer"),
+    ] == list(timeline.longest)
+    assert {"APIServer", "EngineCore", "container", "client"} < {s.process for s in timeline.spans}
+    assert timeline.startup <= sum(outcome.result.phases.values())
     ref = ImageRef.parse(outcome.result.reference)
     with Registry.open(ref.registry, os.environ) as registry:
         attached = dict(attached_receipts(registry, ref, cpu_image.digest))

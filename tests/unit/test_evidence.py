@@ -53,7 +53,7 @@ def test_the_bundle_explains_a_failure() -> None:
     )
     assert "Paris" == json.loads(files["check-bad.json"])["answered"]
     assert "0.32.0" == json.loads(files["versions.json"])["vllm"]
-    assert "health" == json.loads(files["timeline.json"])[0]["name"]
+    assert "health" == json.loads(files["timeline.json"])["phases"][0]["name"]
     assert "garbage-output" == json.loads(files["diagnosis.json"])["findings"][0]["key"]
     assert report == SmokeReport.model_validate_json(files["report.json"])
 
