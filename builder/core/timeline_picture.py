@@ -33,7 +33,9 @@ _STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600
 
 
 def draw(timeline: Timeline, previous: Timeline | None = None) -> str:
-    """Draw a timeline as one `<svg>` element, 960 units wide, which scales to where it stands.
+    """Draw a timeline as one `<svg>` element, which scales to where it stands.
+
+    Below 42 rem its letters would be too small to read: there it wants to be scrolled.
 
     `previous`: an earlier start; each process gets a thin, paler bar of it below its own.
     """
@@ -48,7 +50,7 @@ def draw(timeline: Timeline, previous: Timeline | None = None) -> str:
     said = f"start of {timeline.seconds:.1f} s in {len(timeline.longest)} phases"
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
-        f'width="100%" role="img" aria-label="{said}">'
+        f'width="100%" style="min-width:42rem" role="img" aria-label="{said}">'
     )
     parts = [
         head,

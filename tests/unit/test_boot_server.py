@@ -60,6 +60,31 @@ def test_a_deadline_passes(tmp_path: Path) -> None:
     forever.set()
 
 
+def test_somebody_looks_while_a_question_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Again and again, until the answer or the deadline; what a look raises ends the wait."""
+    monkeypatch.setattr("builder.edge.server._LOOK", 0.001)
+    one, forever, looks = server(tmp_path), threading.Event(), [0]
+
+    def look() -> None:
+        looks[0] += 1
+        if looks[0] == 3:
+            forever.set()
+
+    assert one.call(lambda: forever.wait(60), 60, look) is True
+    assert looks[0] >= 3
+    never = threading.Event()
+    assert Expired(seconds=0.01) == one.call(lambda: never.wait(60), 0.01, lambda: None)
+
+    def stop() -> None:
+        raise ValueError("seen enough")
+
+    with pytest.raises(ValueError, match="seen enough"):
+        one.call(lambda: never.wait(60), 60, stop)
+    never.set()
+
+
 def test_a_log_comes_in_pieces(tmp_path: Path) -> None:
     """Cut anywhere; the file keeps every byte, the tail is for people."""
     data = (
