@@ -219,6 +219,7 @@ def _smoke(
         subject=pinned,
         version=this.candidate.vllm,
         output=context.output,
+        before={row.name: row.scores for row in this.previous.checks} if this.previous else {},
     )
     failure: BootFailed | None = None
     stamp = this.started.strftime("%Y%m%dT%H%M%S.%fZ")

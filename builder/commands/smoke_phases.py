@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -14,6 +14,7 @@ from builder.commands.smoke_watch import Watch
 from builder.core.answer import Answer, Reply, read_answer
 from builder.core.boot import Exit, Expired
 from builder.core.burst import judge_burst
+from builder.core.drift import Score
 from builder.core.finding import Finding
 from builder.core.judge import Facts, judge, model_ids
 from builder.core.profile import Burst, Check, Profile
@@ -50,6 +51,8 @@ class Session:
     model: str = ""
     key: str = ""
     """Finding key of what broke, where the log may not say."""
+    before: Mapping[str, Sequence[Score]] = field(default_factory=dict)
+    """Log probabilities of the last smoke that passed, by check."""
     inspected: dict[str, JsonValue] = field(default_factory=dict)
     """What the engine said of the container."""
 
@@ -109,6 +112,7 @@ class Session:
             asked=asked[:_EXCERPT],
             answered=_shown(answer)[:_EXCERPT],
             figures=figures,
+            scores=answer.scores if check.expect.max_drift is not None else (),
         )
 
     def _burst(
@@ -143,6 +147,7 @@ class Session:
             version=self.version,
             claims_tools=self.profile.claims_tools,
             earlier=self.answers,
+            before=self.before,
         )
 
     def _judged(

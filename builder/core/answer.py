@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
+from builder.core.drift import Score, scores_of
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
@@ -65,6 +67,8 @@ class Answer:
     usage: Usage | None = None
     chunks: int = 0
     """Events that carried text or a part of a call; 0 when not streamed."""
+    scores: tuple[Score, ...] = ()
+    """Tokens with their log probabilities, where they were asked for."""
     problems: tuple[str, ...] = ()
     """What breaks the protocol: a cut stream, two totals, an event that is no JSON."""
     error_type: str = ""
@@ -147,6 +151,7 @@ class _Assembly:
     calls: dict[int, _Call] = field(default_factory=dict)
     finish_reason: str = ""
     usages: list[Usage] = field(default_factory=list)
+    scores: list[Score] = field(default_factory=list)
     totals: int = 0
     chunks: int = 0
     problems: list[str] = field(default_factory=list)
@@ -162,6 +167,7 @@ class _Assembly:
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
             return
         choice = choices[0]
+        self.scores += scores_of(choice)
         self.finish_reason = _text(choice.get("finish_reason")) or self.finish_reason
         source = choice.get(part)
         message = source if isinstance(source, dict) else {"content": choice.get("text")}
@@ -218,6 +224,7 @@ class _Assembly:
             finish_reason=self.finish_reason,
             usage=self.usages[-1] if self.usages else None,
             chunks=self.chunks if streamed else 0,
+            scores=tuple(self.scores),
             problems=tuple(problems),
         )
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from packaging.version import InvalidVersion, Version
 from pydantic import JsonValue
 
 from builder.core.answer import Answer, Usage
+from builder.core.drift import Score, drift
 from builder.core.profile import Check, ExpectedCall
 from builder.core.ruling import Verdict, rule
 from builder.core.structure import misfits
@@ -37,13 +38,13 @@ class Facts:
     claims_tools: bool = False
     earlier: Mapping[str, Answer] = field(default_factory=dict)
     """Answers of earlier checks, by name."""
+    before: Mapping[str, Sequence[Score]] = field(default_factory=dict)
+    """Log probabilities that the last image gave, by check."""
 
 
 def judge(check: Check, answer: Answer, facts: Facts) -> Verdict:
     """Compare what came with what the check expects."""
-    if answer.reply.failure:
-        return rule("no-answer", f"no whole answer: {answer.reply.failure}")
-    if answer.reply.status != 200:
+    if answer.reply.failure or answer.reply.status != 200:
         return _judge_refusal(answer, facts)
     if check.request == "get":
         return _judge_get(check, answer, facts)
@@ -59,10 +60,30 @@ def judge(check: Check, answer: Answer, facts: Facts) -> Verdict:
     ]
     if problems:
         return rule(problems[0][1], "; ".join(text for text, _ in problems))
+    if check.expect.max_drift is not None:
+        return _judge_drift(check, answer, facts, check.expect.max_drift)
     return Verdict(status="pass", reason=_praise(check, answer))
 
 
+def _judge_drift(check: Check, answer: Answer, facts: Facts, most: float) -> Verdict:
+    praise, before = _praise(check, answer), facts.before.get(check.name, ())
+    if not answer.scores:
+        return rule("no-probabilities", f"{praise}; no log probabilities came")
+    if not before:
+        return Verdict(status="pass", reason=f"{praise}; no earlier probabilities to compare with")
+    moved, shared = drift(before, answer.scores)
+    if not shared:
+        said = f"already the first token is another: {_quote(answer.scores[0].text)}"
+        return rule("probabilities-moved", f"{said}, was {_quote(before[0].text)}")
+    said = f"probabilities of {shared} tokens moved by {moved:.4f} nats on average"
+    if moved > most:
+        return rule("probabilities-moved", f"{said}, more than {most:g}")
+    return Verdict(status="pass", reason=f"{praise}; {said}")
+
+
 def _judge_refusal(answer: Answer, facts: Facts) -> Verdict:
+    if answer.reply.failure:
+        return rule("no-answer", f"no whole answer: {answer.reply.failure}")
     status, message = answer.reply.status, answer.error_message
     said = f"HTTP {status}: {message[:300]}".rstrip(": ")
     if status >= 500:
@@ -72,10 +93,10 @@ def _judge_refusal(answer: Answer, facts: Facts) -> Verdict:
         odd = "" if own else " (not vLLM's own: a wrong path, or a proxy answered)"
         return rule("model-unknown" if own else "foreign-404", said + odd)
     if status == 400 and "--tool-call-parser" in message:
-        if facts.claims_tools:
-            return rule("tools-claimed-yet-refused", f"the flags are given, yet {said}")
-        # The profile never claimed tool calls, so nothing is left unproven.
-        return rule("tools-not-claimed", said)
+        # Where the profile never claimed tool calls, nothing is left unproven.
+        claimed = facts.claims_tools
+        case = "tools-claimed-yet-refused" if claimed else "tools-not-claimed"
+        return rule(case, f"the flags are given, yet {said}" if claimed else said)
     if status == 400 and "chat template" in message:
         return rule("no-chat-template", said)
     return rule("request-refused", said)

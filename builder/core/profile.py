@@ -137,6 +137,9 @@ class Expect(_Table):
     """An earlier check with the same answer and token counts, as streaming must have."""
     min_prompt_tokens: Annotated[int, Field(ge=1)] | None = None
     """The usage counts at least so many tokens of prompt: a long one arrived whole."""
+    max_drift: Annotated[float, Field(gt=0)] | None = None
+    """Nats: log probabilities of the same tokens move no further, on average, from those of the
+    last smoke of this repository and profile that passed (C61)."""
     metrics: list[str] = []
     """Each of these is a sample in Prometheus' text format."""
     models: bool = False
@@ -188,6 +191,8 @@ class Check(_Table):
         looks = self.expect.models or self.expect.version or bool(self.expect.metrics)
         if looks and self.request != "get":
             raise ValueError("`models`, `version`, `metrics` are expectations of request 'get'")
+        if self.request == "get" and self.expect.max_drift is not None:
+            raise ValueError("request 'get' has no probabilities for `max_drift`")
         if self.request == "get" and (self.structure or self.burst or self.repeat > 1):
             raise ValueError("request 'get' takes no `structure`, `burst` or `repeat`")
         odd = unknown_keywords(self.structure)
@@ -222,6 +227,8 @@ class Check(_Table):
             body["tools"] = list(self.tools)
         if self.structure:
             body |= structure_fields(self.structure, self.structure_form, version)
+        if self.expect.max_drift is not None:
+            body["logprobs"] = True if self.request == "chat" else 1
         if self.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         body |= self.parameters

@@ -71,6 +71,8 @@ RULINGS: Mapping[str, Ruling] = {
     # C61
     "text-differs": _row("fail", "garbage-output", "image"),
     "text-garbled": _row("fail", "garbage-output", "image"),
+    "probabilities-moved": _row("fail", "logprob-drift", "image"),
+    "no-probabilities": _row("inconclusive", "logprob-drift", "test"),
     # C67
     "version-differs": _row("fail", "tag-vs-content", "image"),
     "no-label": _row("inconclusive", "tag-vs-content", "image"),

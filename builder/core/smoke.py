@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from builder.core.drift import Score
 from builder.core.finding import Finding
 from builder.core.keys import finding
 from builder.core.receipt import Predicate, Proof, Receipt, Subject
@@ -48,6 +49,8 @@ class CheckResult(_Table):
     answered: str
     figures: dict[str, float] = {}
     """What was measured, by name with its unit: latencies and throughput of a burst."""
+    scores: tuple[Score, ...] = ()
+    """Tokens with their log probabilities, for the next image to be compared with."""
 
 
 class Machine(_Table):

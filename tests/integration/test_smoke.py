@@ -213,6 +213,24 @@ def test_a_wrong_answer_fails(
     assert "fail" == json.loads(evidence(outcome.result)["receipt.json"])["predicate"]["verdict"]
 
 
+def test_probabilities_are_compared_with_the_last_smoke_that_passed(
+    engine: Engine, tiny: str, tmp_path: Path
+) -> None:
+    """C61: the first has nothing to compare with; the second finds the same words less likely."""
+    check = {
+        "name": "completion",
+        "request": "completion",
+        "prompt": "The capital of France is",
+        "expect": {"content": " Paris", "max_drift": 0.5},
+    }
+    first = smoke_context(tmp_path / "1", engine, check=[check])
+    found = smoke.run(first, tiny).result.checks[0]
+    assert ("pass", True) == (found.status, "no earlier probabilities" in found.reason)
+    second = smoke_context(tmp_path / "2", engine, check=[check], **misbehaving("drifts"))
+    outcome = smoke.run(replace(second, places=first.places), tiny)
+    assert ["logprob-drift"] == [finding.key for finding in outcome.findings]
+
+
 def test_an_end_in_the_middle_of_the_checks(engine: Engine, tiny: str, tmp_path: Path) -> None:
     """What had passed stays in the report; the end is told with its signal."""
     context = smoke_context(tmp_path, engine, **misbehaving("die-in-check"))

@@ -4,7 +4,8 @@ Standard library alone: it also runs inside the tiny image, where the container 
 vLLM's flags and ignores them; what it does wrong comes from the variable MISBEHAVE: `exit` (with
 EXIT_CODE, after printing EXIT_LINE), `never-healthy`, `hang`, `slow-first`, `dead`, `wrong`,
 `no-tools`, `cut`, `die-in-check`, `stubborn` (ignores SIGTERM), `old-version`, `unheld` (to no
-schema), `truncates` (prompts), `mute` (no metrics), `repeats`, `one-wrong` (the fifth answer).
+schema), `truncates` (prompts), `mute` (no metrics), `repeats`, `one-wrong` (the fifth answer),
+`drifts` (its probabilities).
 """
 
 from __future__ import annotations
@@ -80,6 +81,10 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/v1/completions":
             text = " Paris" if body["max_tokens"] > 1 else " x"
             whole = _whole({"index": 0, "text": text, "finish_reason": "stop"})
+            if "logprobs" in body:
+                value = -1.5 if self.server.misbehave == "drifts" else -0.25
+                table = {"tokens": [text], "token_logprobs": [value]}
+                whole["choices"][0]["logprobs"] = table
             if self.server.misbehave != "truncates":
                 whole["usage"]["prompt_tokens"] = len(body["prompt"].split())
             self._send(200, whole)
@@ -146,7 +151,7 @@ def answer(body: dict[str, Any], misbehave: str) -> tuple[dict[str, Any], str]:
     known = {"capital": "Paris", "story": STORY, "Japanese": "こんにちは 👋"}
     message["content"] = next((text for word, text in known.items() if word in asked), "?")
     if "response_format" in body and misbehave != "unheld":
-        message["content"] = '"Paris"'
+        message["content"] = '"Paris"' if "JSON" not in asked else '{"capital": "Paris"}'
     if misbehave == "repeats":
         message["content"] = "the lamp " * 40
     if misbehave == "wrong" and "capital" in asked:

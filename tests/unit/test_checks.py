@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from builder.commands.smoke_phases import Session
 from builder.core.answer import Answer, Reply, Usage
 from builder.core.burst import judge_burst, percentile
+from builder.core.drift import Score, drift, scores_of
 from builder.core.keys import KEYS
 from builder.core.profile import Check, Deadlines, Profile, ServerTable
 from builder.core.ruling import RULINGS, Verdict, rule
@@ -45,7 +46,12 @@ def answering(misbehave: str) -> Iterator[str]:
         web.server_close()
 
 
-def asked(folder: Path, misbehave: str = "", **fields: Any) -> CheckResult:  # noqa: ANN401
+def asked(
+    folder: Path,
+    misbehave: str = "",
+    before: Mapping[str, tuple[Score, ...]] | None = None,
+    **fields: Any,  # noqa: ANN401
+) -> CheckResult:
     """Ask one check of a server that does something wrong."""
     check = Check.model_validate({"name": "x", **fields})
     profile = Profile(
@@ -56,6 +62,7 @@ def asked(folder: Path, misbehave: str = "", **fields: Any) -> CheckResult:  # n
     )
     output = Output(out=io.StringIO(), err=io.StringIO())
     session = Session(profile=profile, subject="x", version="0.32.0", output=output)
+    session.before = before or {}
     with (
         answering(misbehave) as address,
         LogFile(folder / "log") as log,
@@ -176,6 +183,46 @@ def test_figures_of_a_burst() -> None:
         figures["requests_per_second"],
         figures["tokens_per_second"],
     )
+
+
+def test_logprob_drift(tmp_path: Path) -> None:
+    """C61: the same words, less likely than in the last image; the first has no other."""
+    fields: dict[str, Any] = {
+        "request": "completion",
+        "prompt": "The capital of France is",
+        "expect": {"content": " Paris", "max_drift": 0.5},
+    }
+    first = asked(tmp_path, **fields)
+    assert ("pass", (Score(text=" Paris", logprob=-0.25),)) == (first.status, first.scores)
+    assert "no earlier probabilities" in first.reason
+    before = {"x": first.scores}
+    same = asked(tmp_path, before=before, **fields)
+    assert ("pass", True) == (same.status, "moved by 0.0000 nats" in same.reason)
+    moved = asked(tmp_path, "drifts", before=before, **fields)
+    assert ("fail", "logprob-drift", "image") == (moved.status, moved.key, moved.blame)
+    assert "1 tokens moved by 1.2500 nats on average, more than 0.5" in moved.reason
+    other = {"x": (Score(text=" Rome", logprob=-0.25),)}
+    assert 'was " Rome"' in asked(tmp_path, before=other, **fields).reason
+    chat = asked(tmp_path, messages=CAPITAL, expect={"max_drift": 0.5})
+    assert ("inconclusive", "logprob-drift", "test") == (chat.status, chat.key, chat.blame)
+
+
+def test_drift_is_measured_up_to_the_first_other_token() -> None:
+    """After it nothing can be compared."""
+    before = [Score(text=token, logprob=-1) for token in "abc"]
+    now = [Score(text=token, logprob=value) for token, value in (("a", -1), ("b", -3), ("x", -9))]
+    assert (1.0, 2) == drift(before, now)
+    assert (0.0, 0) == drift(before, [])
+
+
+def test_both_shapes_of_probabilities_are_read() -> None:
+    """Completions with an echoed prompt, whose first token has none; chats; nothing at all."""
+    echoed: Any = {"logprobs": {"tokens": ["a", "b"], "token_logprobs": [None, -2]}}
+    chat: Any = {"logprobs": {"content": [{"token": "b", "logprob": -2.0}]}}
+    expected = (Score(text="b", logprob=-2),)
+    assert (expected, expected) == (scores_of(echoed), scores_of(chat))
+    odd: list[Any] = [None, {}, {"logprobs": None}, {"logprobs": {"tokens": 1}}]
+    assert {()} == {scores_of(one) for one in odd}
 
 
 OBJECT: dict[str, Any] = {

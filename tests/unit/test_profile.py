@@ -10,6 +10,7 @@ import pytest
 import tomli_w
 
 from builder.core.profile import Check, Profile, parse_profile
+from builder.core.structure import structure_fields
 from builder.edge.profiles import checkpoint_digest, read_policy, read_profile, readable_by_all
 from builder.errors import BadInput, SpecError
 
@@ -163,6 +164,12 @@ def test_the_cpu_profile_asks_what_the_smoke_model_knows(project_root: Path) -> 
         expected = chat["expected"]
         assert chat["messages"] == check.messages
         assert chat.get("tools", []) == check.tools
+        fields = structure_fields(check.structure, "response_format", "") if check.structure else {}
+        held = chat.get("response_format", {}).get("json_schema", {}).get("schema")
+        named = fields.get("response_format", {"json_schema": {"schema": None}})
+        assert isinstance(named, dict)
+        assert isinstance(named["json_schema"], dict)
+        assert held == named["json_schema"]["schema"]
         assert chat.get("chat_template_kwargs") == check.parameters.get("chat_template_kwargs")
         assert check.expect.content in (None, expected.get("content"))
         assert check.expect.reasoning in (None, expected.get("reasoning"))

@@ -141,6 +141,16 @@ KEYS: tuple[Key, ...] = (
         "--disable-log-stats.",
     ),
     Key(
+        key="logprob-drift",
+        title="the model finds the same tokens less or more likely than before",
+        kind="api",
+        severity="error",
+        cause="Another kernel or another precision computes the same weights: numbers that are "
+        "slightly wrong give the right words for long.",
+        action="Compare the two images' kernels and companions; raise `max_drift` only when the "
+        "change is meant.",
+    ),
+    Key(
         key="prompt-cut",
         title="a long prompt did not arrive whole",
         kind="api",
