@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from builder.runtime.report import Report
 
+_POINTER = b"version https://git-lfs.github.com/spec/v1\n"
 _HEADER = 100 << 20
 """Bytes; what safetensors' own reader allows for a header."""
 _WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".npz")
@@ -146,6 +147,13 @@ def _shards(model: str, report: Report) -> int:
         path = f"{model}/{name}"
         size = os.path.getsize(path)
         total += size
+        if _is_pointer(path, size):
+            report.stop(
+                "model-incomplete",
+                f"{name} is a git-lfs pointer of {size} bytes, not the weights",
+                "git lfs pull in the clone, or fetch it with `hf download`",
+            )
+            continue
         if not name.endswith(".safetensors"):
             continue
         expected = shard_size(path)
@@ -153,6 +161,20 @@ def _shards(model: str, report: Report) -> int:
             said = f"{expected} bytes by its header, {size} on disk" if expected else "no header"
             report.stop("model-incomplete", f"{name} is cut short: {said}", "fetch it again")
     return total
+
+
+def _is_pointer(path: str, size: int) -> bool:
+    """Whether git-lfs has left its note instead of the file (git-lfs, docs/spec.md: < 1024 bytes).
+
+    A file that cannot be read is none.
+    """
+    if size >= 1024:
+        return False
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_POINTER)) == _POINTER
+    except OSError:
+        return False
 
 
 def shard_size(path: str) -> int:

@@ -77,6 +77,7 @@ def check(
     used = handles[:count]
     have = _architecture(nvml, used, image, report)
     _sameness(nvml, used, report)
+    _mig(nvml, used, report)
     if not os.path.exists(f"{root}/dev/nvidia-uvm"):
         report.stop(
             "vram-settle-and-boot-race",
@@ -231,6 +232,38 @@ def _is_mig(nvml: Any, handle: Any) -> bool:  # noqa: ANN401
     except nvml.NVMLError:
         return False
     return bool(current)
+
+
+def _mig(nvml: Any, used: list[Any], report: Report) -> None:  # noqa: ANN401
+    """Stop where MIG is on and no slice is made or given: CUDA has no device on such a GPU.
+
+    NVML tells a slice that is not there as NOT_FOUND (nvmlDeviceGetMigDeviceHandleByIndex).
+    """
+    for place, handle in enumerate(used):
+        if _is_mig(nvml, handle) and not _has_slice(nvml, handle):
+            report.stop(
+                "vram-settle-and-boot-race",
+                f"GPU {place} is in MIG mode and no slice of it is in this container: CUDA would "
+                "find no device there",
+                f"give a slice by its UUID (`nvidia-smi -L`), or `nvidia-smi -i {place} -mig 0`",
+            )
+
+
+def _has_slice(nvml: Any, handle: Any) -> bool:  # noqa: ANN401
+    """Whether there is one; also where NVML does not tell."""
+    try:
+        count = nvml.nvmlDeviceGetMaxMigDeviceCount(handle)
+    except nvml.NVMLError:
+        return True
+    for place in range(count):
+        try:
+            nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
+        except nvml.NVMLError_NotFound:
+            continue
+        except nvml.NVMLError:
+            return True
+        return True
+    return False
 
 
 def _holders(nvml: Any, handle: Any) -> list[int]:  # noqa: ANN401

@@ -43,7 +43,10 @@ int nvmlDeviceGetMemoryInfo(gpu *g, memory *m) {
   if (g->looks && ++g->seen > g->looks) { g->used = 0; g->pid = 0; }
   m->total = g->total << 20; m->used = g->used << 20; m->free = m->total - m->used; return 0; }
 int nvmlDeviceGetMigMode(gpu *g, unsigned *a, unsigned *b) {
-  if (g->mig < 0) return 3; *a = *b = g->mig; return 0; }
+  if (g->mig < 0) return 3; *a = *b = g->mig > 0; return 0; }
+int nvmlDeviceGetMaxMigDeviceCount(gpu *g, unsigned *n) { *n = 7; return 0; }
+int nvmlDeviceGetMigDeviceHandleByIndex(gpu *g, unsigned i, gpu **o) {
+  if (g->mig != 1 || i != 2) return 6; *o = g; return 0; }
 int nvmlDeviceGetComputeRunningProcesses_v3(gpu *g, unsigned *n, process *p) {
   unsigned have = g->pid ? 1 : 0;
   if (*n < have) { *n = have; return 7; }
@@ -64,7 +67,7 @@ class FakeGpu:
     used: int = 0
     pid: int = 0
     mig: int = 0
-    """1: MIG is on; -1: this GPU has no such thing."""
+    """1: MIG is on, with a slice; 2: on, with none; -1: this GPU has no such thing."""
     looks: int = 0
     """How often its memory is looked at before it is free again; 0: it never is."""
 

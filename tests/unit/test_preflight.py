@@ -18,6 +18,7 @@ from builder.runtime.report import Report, number, option
 from tests.support.fake_nvml import FakeGpu, compile_fake, load, situation
 
 TIED = "sha256:" + "a" * 64
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"a" * 64 + b"\nsize 4\n"
 
 
 @pytest.fixture
@@ -240,6 +241,18 @@ def test_mig_slices_are_left_alone(
     assert report.good
 
 
+@pytest.mark.usefixtures("nvml")
+def test_vram_settle_and_boot_race_mig_without_a_slice(
+    image: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU can be in MIG mode with no slice made or given: CUDA has no device then."""
+    report, clock = looked(image, tmp_path, monkeypatch, FakeGpu(mig=2))
+    assert ["vram-settle-and-boot-race"] == stops(report)
+    assert "GPU 0 is in MIG mode and no slice" in text(report)
+    assert "nvidia-smi -i 0 -mig 0" in text(report)
+    assert 0 == clock.now
+
+
 def test_no_gpu_is_said(
     image: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,6 +312,8 @@ def test_a_whole_model_is_one_line(tmp_path: Path) -> None:
         ({"model__safetensors": shard()[:-1]}, "cut short"),
         ({"model__safetensors": b""}, "cut short: no header"),
         ({"model__safetensors": b"\xff" * 64}, "cut short: no header"),
+        ({"model__safetensors": POINTER}, "model.safetensors is a git-lfs pointer of 126 bytes"),
+        ({"model__safetensors": None, "pytorch_model__bin": POINTER}, "git-lfs pointer"),
         ({"model__safetensors__index__json": {"weight_map": {"w": "b.safetensors"}}}, "1 of 1"),
         ({"model__safetensors__index__json": b"[]"}, "cannot be read"),
     ],
