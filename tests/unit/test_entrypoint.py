@@ -111,7 +111,7 @@ def image_folder(folder: Path, **fields: object) -> Path:
     shutil.copy(entrypoint.__file__, folder / "entrypoint.py")
     modules = folder / "builder" / "runtime"
     modules.mkdir(parents=True)
-    for name in ("preflight", "gpus", "checkpoint", "report"):
+    for name in ("preflight", "gpus", "checkpoint", "kvcache", "overlay", "report"):
         shutil.copy(Path(entrypoint.__file__).with_name(f"{name}.py"), modules)
     server = folder / "server"
     server.write_text('#!/bin/sh\nprintf "%s\\n" "$0" "$@"\necho "HF_HOME=$HF_HOME"\n')
