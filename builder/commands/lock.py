@@ -18,6 +18,7 @@ from builder.commands.lock_base import with_bases
 from builder.commands.lock_check import check_locks
 from builder.commands.lock_image import Job, known_packages, lock_jobs
 from builder.commands.lock_migrate import migrate_locks
+from builder.commands.lock_options import refuse_contrary
 from builder.commands.lock_result import (
     Change,
     LockChange,
@@ -84,21 +85,27 @@ def run(
     pip-compile or uv, whose versions are preferred; `cross_check` asks a second resolver.
     `replan` plans layers anew, from the locks in git's history.
     """
+    refuse_contrary(
+        {
+            "--check": check,
+            "--migrate": migrate,
+            "--channel": channel,
+            "--commit": commit,
+            "--index": indexes,
+            "--platform": platforms,
+            "--upgrade": upgrade,
+            "--upgrade-package": upgrade_packages,
+            "--from": import_from,
+            "--cross-check": cross_check,
+            "--replan": replan,
+            "--out": out,
+        }
+    )
     found = groups(
         names, projects.read_sets(context.project), projects.image_names(context.project)
     )
     images = [image for group in found for image in group.images]
     if migrate:
-        others = [
-            check, channel, commit, indexes, platforms, upgrade, upgrade_packages, import_from,
-            cross_check, out,
-        ]  # fmt: skip
-        if any(others):
-            raise BadInput(
-                "--migrate changes nothing but the form of a lock, and goes alone",
-                subject="--migrate",
-                action="migrate first, then lock with the other options",
-            )
         return migrate_locks(context, images)
     specs = {name: projects.read_spec(context.project, name) for name in images}
     settings = with_indexes(context.settings, indexes)

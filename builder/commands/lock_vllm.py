@@ -8,10 +8,11 @@ from datetime import datetime
 
 from packaging.utils import canonicalize_name
 
-from builder.commands.lock_workshop import Bound, Workshop, read_offers
+from builder.commands.lock_workshop import Bound, Workshop, read_links, read_offers
 from builder.core.finding import Finding
 from builder.core.indexes import Place
 from builder.core.lock import Lock
+from builder.core.nightly import is_commit
 from builder.core.nightly_set import Skip, Want
 from builder.core.releases import asked_of, newest_release
 from builder.core.simple import Candidate
@@ -199,21 +200,19 @@ def _nightly(
         package=package,
         threads=workshop.threads,
     )
-    known = next((lock.header.vllm.commit for lock in locks if lock.header.vllm.commit), "")
+    known = next((lock.header.vllm for lock in locks if is_commit(lock.header.vllm.commit)), None)
     found = nightly.discover(
         index,
         list(dict.fromkeys(wants.values())),
         forge=forge,
         now=now,
-        before=nightly.Before(commit=known if len(known) == 40 else "", files=keep),
+        before=nightly.Before(
+            commit=known.commit if known else "", version=known.version if known else "", files=keep
+        ),
         commit=commit,
         reader=workshop.reader,
     )
-    links = [
-        row
-        for where in workshop.indexes.find_links
-        for row in workshop.indexes.offers(where, package)
-    ]
+    links = read_links(workshop, package)
     wheels = {}
     for key, want in wants.items():
         mine = replace(found.wheels[want].candidate, place=str(place))

@@ -72,22 +72,18 @@ def _fit(rows: Iterable[Candidate], target: WheelTarget) -> tuple[Candidate, ...
 def read_offers(workshop: Workshop, package: str, index: Place) -> Bound:
     """Read what an index and find-links offer of a package, for any target.
 
-    An index that is out of reach is a note while find-links has the package.
+    An index that is out of reach is a note while find-links has the package. One that answers says
+    which files there are: then find-links bring copies of those, and nothing else (C16).
 
     Raises NetworkError.
     """
-    own: Iterable[Candidate] = ()
+    own: list[Candidate] = []
     down: NetworkError | None = None
     try:
         own = workshop.indexes.offers(index, package)
     except NetworkError as error:
         down = error
-    links: list[Candidate] = []
-    for place in workshop.indexes.find_links:
-        try:
-            links += workshop.indexes.offers(place, package)
-        except NetworkError as error:
-            workshop.output.note(f"  {place} is out of reach, left aside: {error.what}")
+    links = read_links(workshop, package)
     if down is not None and not links:
         raise NetworkError(
             f"the index {index} cannot be reached, and no find-links place has a {package} that "
@@ -103,4 +99,17 @@ def read_offers(workshop: Workshop, package: str, index: Place) -> Bound:
         workshop.output.note(
             f"  the index {index} is out of reach; {package} is taken from {links[0].place}"
         )
-    return Bound(index=index, own=tuple(own), links=tuple(links))
+    known = {row.file for row in own}
+    copies = (row for row in links if not known or row.file in known)
+    return Bound(index=index, own=tuple(own), links=tuple(copies))
+
+
+def read_links(workshop: Workshop, package: str) -> list[Candidate]:
+    """Read what find-links places have of a package; one that is out of reach is a note."""
+    found: list[Candidate] = []
+    for place in workshop.indexes.find_links:
+        try:
+            found += workshop.indexes.offers(place, package)
+        except NetworkError as error:
+            workshop.output.note(f"  {place} is out of reach, left aside: {error.what}")
+    return found

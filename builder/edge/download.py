@@ -391,7 +391,8 @@ def _read_netrc() -> netrc.netrc | None:
         return netrc.netrc(str(path))
     except FileNotFoundError:
         return None
-    except (netrc.NetrcParseError, OSError) as error:
-        raise BadInput(
-            f"netrc cannot be read: {error}", subject=str(path), action="correct it or remove it"
-        ) from error
+    except (netrc.NetrcParseError, UnicodeDecodeError, OSError) as error:
+        # netrc's own words quote the line, which may be a password.
+        why = f"line {error.lineno}" if isinstance(error, netrc.NetrcParseError) else "not UTF-8"
+        what = f"netrc cannot be read: {error.strerror if isinstance(error, OSError) else why}"
+        raise BadInput(what, subject=str(path), action="correct it or remove it") from None

@@ -23,11 +23,6 @@ from builder.errors import BadInput, RegistryError
 class Registry(Connection):
     """One registry; use as a context manager."""
 
-    def ping(self) -> None:
-        """Ask whether it is a registry and lets us in (end-1)."""
-        response = self.read("GET", "/v2/", subject=self.host, scope="")
-        expect(response, self.host, 200)
-
     def find_manifest(self, ref: ImageRef) -> Manifest | None:
         """Fetch a manifest or index with its exact bytes; None when there is none (end-3).
 

@@ -12,7 +12,7 @@ from builder import cli
 from builder.commands import doctor, export, fetch, lock
 from builder.core.settings import Settings
 from builder.edge import debs
-from builder.errors import NightlockError, NotOffered
+from builder.errors import BadInput, NightlockError, NotOffered
 from tests.support.lockable import NO_FORGE
 from tests.support.tiny_lock import CLICK, TinyLock, clean, tiny_lock
 
@@ -134,6 +134,22 @@ def test_wrong_credentials_are_said_without_them(tiny: TinyLock) -> None:
         lock.run(tiny.project.context, "tiny")
     assert "the server answers 401" in caught.value.what
     assert "~/.netrc" in caught.value.action
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [(b"u password p\xe9\n", "not UTF-8"), (f"u {SECRET}".encode(), "line 1")]
+)
+def test_a_netrc_that_cannot_be_read_is_named(
+    tiny: TinyLock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: bytes, why: str
+) -> None:
+    """By its path, whatever is wrong with it; nothing of what stands in it is shown."""
+    path = tmp_path / "netrc"
+    path.write_bytes(b"machine h login " + text)
+    monkeypatch.setenv("NETRC", str(path))
+    with pytest.raises(BadInput) as caught:
+        lock.run(tiny.project.context, "tiny")
+    assert (f"netrc cannot be read: {why}", str(path)) == (caught.value.what, caught.value.subject)
     assert SECRET not in str(caught.value)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -230,6 +231,27 @@ def test_find_links_serve_when_the_index_is_down(
     assert "is out of reach; torch is taken from find-links of PIP_FIND_LINKS" in (
         tiny.said.getvalue()
     )
+
+
+def test_find_links_bring_copies_and_no_versions(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """index-shadowing: a newer or better fitting torch in somebody's folder changes no byte."""
+    tiny.spec("vllm==0.32.0", "torch>=2", torch="pytorch-cpu")
+    lock(tiny)
+    clean = tiny.lock_files()
+    for path in tiny.lock.iterdir():
+        path.unlink()
+    for wheel in (
+        make_wheel("torch", "99.0+cpu", tag="cp311-cp311-manylinux_2_28_x86_64"),
+        make_wheel("torch", "2.13.0+cpu", tag="cp311-cp311-manylinux_2_35_x86_64"),
+        make_wheel("torch", "2.13.0+cpu", tag="9-cp311-cp311-manylinux_2_28_x86_64"),
+    ):
+        (tmp_path / wheel.file).write_bytes(wheel.data)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    tiny.cache = "other"
+    lock(tiny)
+    assert clean == tiny.lock_files()
 
 
 def test_a_bound_index_that_is_down_is_named(tiny: Tiny) -> None:
@@ -561,6 +583,30 @@ def test_check_tells_a_stale_lock_from_a_good_one(tiny: Tiny, general: FakeIndex
     path.write_text(path.read_text().replace("click==8.1.0", "click==8.1.1"))
     assert "linux-amd64.txt was edited or damaged" == check().findings[0].evidence
     assert asked == len(general.requests)
+
+
+@pytest.mark.parametrize(
+    ("options", "flag"),
+    [
+        ({"check": True, "channel": "nightly"}, "--check, --channel"),
+        ({"check": True, "commit": "abcdef1"}, "--check, --commit"),
+        ({"check": True, "platforms": ("linux/amd64",)}, "--check, --platform"),
+        ({"check": True, "upgrade": True, "out": Path("x")}, "--check, --upgrade, --out"),
+        ({"check": True, "upgrade_packages": ("click",)}, "--check, --upgrade-package"),
+        ({"check": True, "import_from": Path("x")}, "--check, --from"),
+        ({"check": True, "cross_check": "pip-lock"}, "--check, --cross-check"),
+        ({"check": True, "replan": True}, "--check, --replan"),
+        ({"commit": "abcdef1", "channel": "release"}, "--commit, --channel release"),
+    ],
+)
+def test_options_that_would_have_no_effect_are_refused(
+    tiny: Tiny, general: FakeIndex, options: dict[str, Any], flag: str
+) -> None:
+    """Before anything is asked: who says `--check --channel nightly` expects it to count."""
+    with pytest.raises(BadInput) as caught:
+        recipe.run(tiny.context, "tiny", **options)
+    assert flag == caught.value.subject
+    assert [] == general.requests
 
 
 def test_out_writes_elsewhere_and_leaves_the_project_alone(tiny: Tiny, tmp_path: Path) -> None:

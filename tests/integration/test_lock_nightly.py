@@ -109,6 +109,25 @@ def test_when_nothing_is_complete_the_lock_stays(project: CudaProject, bucket: B
     assert not (project.tiny.root / "lock").exists()
 
 
+def test_the_lock_does_not_move_back(project: CudaProject, bucket: Bucket) -> None:
+    """A late job of an older commit wrote the rolling pages last: what is locked is newer."""
+    bucket.publish(NEW, *both(V344))
+    project.lock("pair", channel="nightly")
+    bucket.publish(OLD, *both(V313))
+    outcome = project.run("pair", channel="nightly")
+    assert {(NEW, "unchanged")} == {(row.commit, row.change) for row in outcome.result.locks}
+
+
+def test_find_links_that_are_down_do_not_stop_a_nightly(
+    project: CudaProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index has the wheel; where else a copy may be is told and left aside."""
+    monkeypatch.setenv("PIP_FIND_LINKS", "http://127.0.0.1:9/links/")
+    assert V313 == versions(project.lock("pair", channel="nightly"))["vllm"]
+    assert "find-links of PIP_FIND_LINKS" in project.said
+    assert "is out of reach, left aside" in project.said
+
+
 def test_a_nightly_is_hashed_once(project: CudaProject, server: NightlyServer) -> None:
     """The second lock of the same commit reads pages and ends, not one whole wheel."""
     large = [nightly(V344, arch=arch, padding=3_000_000) for arch in ("x86_64", "aarch64")]

@@ -49,7 +49,6 @@ def registry(engine: Engine) -> Iterator[Registry]:
 
 def test_bytes_survive_a_round_trip(registry: Registry, ref: ImageRef) -> None:
     """By tag and by digest, and under a second tag."""
-    registry.ping()
     manifest = registry.manifest(ref)
     assert (IMAGE.manifest, IMAGE.digest) == (manifest.data, manifest.digest)
     assert IMAGE.digest == registry.find_digest(ref)
@@ -105,7 +104,7 @@ def test_a_port_where_nobody_listens(engine: Engine) -> None:
     """One message, no traceback of a library."""
     silent = Registry("127.0.0.1:9", pause=lambda _: None)
     with silent, pytest.raises(NetworkError, match=r"127.0.0.1:9 does not answer"):
-        silent.ping()
+        silent.find_digest(ImageRef.parse("127.0.0.1:9/x:t"))
 
 
 def test_what_is_attached_is_listed_by_a_tag(

@@ -7,11 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from builder.commands import build
+from builder.commands.context import Context
 from builder.core.buildid import Invocation
+from builder.core.places import Places
+from builder.core.settings import Settings
 from builder.core.steps import Step
 from builder.edge import buildx
 from builder.edge.engine import Engine
-from builder.errors import BuildFailed, EngineError
+from builder.errors import BadInput, BuildFailed, EngineError, NightlockError, ToolMissing
+from builder.output import Output
 
 DIGEST = "sha256:" + "d" * 64
 PLAIN = Invocation(platform="linux/amd64", epoch=7, name="localhost:5000/x:t", labels={})
@@ -125,3 +130,33 @@ def test_arm64_missing_native_platforms_are_the_first_of_each_node(
     said.write_text(INSPECTED.format(b=b))
     found = buildx.read_platforms(engine(tmp_path, f"cat {said}"), "two")
     assert (native, emulated) == (set(found.native), set(found.emulated))
+
+
+@pytest.mark.parametrize(
+    ("emulate", "also", "kind"),
+    [(False, "", BadInput), (False, ", linux/arm64", BadInput), (True, "", ToolMissing)],
+)
+def test_arm64_missing_an_image_for_another_machine_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emulate: bool, also: str, kind: type[Exception]
+) -> None:
+    """The committed cuda13-sm121 on an amd64 engine, with an emulator or without; nothing is built.
+
+    `--emulate` is for whoever has an emulator, and never on by itself.
+    """
+    said = tmp_path / "said"
+    said.write_text(f"Nodes:\nName: a\nPlatforms: linux/amd64, linux/386{also}\n")
+    amd64 = engine(tmp_path, f"cat {said}")
+    monkeypatch.setattr(build, "require_engine", lambda *_: amd64)
+    places = Places.from_environment({"HOME": str(tmp_path)})
+    context = Context(
+        project=Path(__file__).parents[2], places=places, settings=Settings(), output=Output()
+    )
+    with pytest.raises(kind) as caught:
+        build.run(context, "cuda13-sm121", emulate=emulate)
+    error = caught.value
+    assert isinstance(error, NightlockError)
+    assert error.what.startswith("the engine is linux/amd64")
+    assert error.what.endswith("linux/arm64")
+    assert "native arm64 runner" in error.action
+    assert ("add --emulate" in error.action) is not emulate
+    assert "inspect" == (tmp_path / "arguments").read_text().split()[1]

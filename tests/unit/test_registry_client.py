@@ -43,7 +43,7 @@ def stocked() -> FakeRegistry:
 def test_a_manifest_keeps_its_bytes() -> None:
     """What was pushed comes back to the byte, with its media type; digests are of the bytes."""
     with client(stocked()) as registry:
-        registry.ping()
+        registry.find_digest(REF)
         manifest = registry.manifest(REF)
         assert IMAGE.manifest == manifest.data
         assert (OCI_MANIFEST, IMAGE.digest) == (manifest.media_type, manifest.digest)
@@ -299,10 +299,10 @@ def test_a_registry_on_loopback_is_spoken_to_without_tls() -> None:
     fake = stocked()
     for host, scheme in (("localhost:5000", "http"), ("127.0.0.1:1", "http"), (HOST, "https")):
         with Registry(host, transport=httpx.MockTransport(fake.handle)) as registry:
-            registry.ping()
+            registry.find_digest(REF)
         assert scheme == fake.requests[-1].url.scheme
     with Registry("docker.io", transport=httpx.MockTransport(fake.handle)) as registry:
-        registry.ping()
+        registry.find_digest(REF)
     assert "registry-1.docker.io" == fake.requests[-1].url.host
 
 
@@ -314,7 +314,7 @@ def test_a_silent_local_registry_is_the_private_engines() -> None:
         "localhost:5000", transport=httpx.MockTransport(fake.handle), pause=waits.append
     )
     with registry, pytest.raises(NetworkError) as caught:
-        registry.ping()
+        registry.find_digest(REF)
     assert "nightlock engine start" in caught.value.action
     assert "nightlock engine status" in caught.value.action
     assert (REFUSALS, 1.5) == (len(fake.requests), sum(waits))

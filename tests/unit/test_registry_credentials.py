@@ -162,11 +162,11 @@ def test_a_token_is_fetched_with_a_password_or_a_refresh_token() -> None:
     """Basic to the token server, or OAuth2's POST."""
     fake = FakeRegistry(auth="bearer", users={"me": "s:e:c"})
     with client(fake, lambda: ME) as registry:
-        registry.ping()
+        registry.find_digest(REF)
     assert fake.requests[1].headers["Authorization"].startswith("Basic ")
     fake = FakeRegistry(auth="bearer", users={"me": "s:e:c"})
     with client(fake, lambda: TOKEN) as registry:
-        registry.ping()
+        registry.find_digest(REF)
     assert ("POST", True) == (
         fake.requests[1].method,
         b"refresh_token=t" in fake.requests[1].content,
@@ -177,7 +177,7 @@ def test_a_token_server_that_refuses_is_told() -> None:
     """With its host and the way to log in."""
     fake = FakeRegistry(auth="bearer", users={"me": "other"})
     with client(fake, lambda: ME) as registry, pytest.raises(RegistryError) as caught:
-        registry.ping()
+        registry.find_digest(REF)
     assert f"the token server {HOST} answered HTTP 401" == caught.value.what
 
 
@@ -186,7 +186,7 @@ def test_no_password_in_the_clear() -> None:
     challenge = {"WWW-Authenticate": 'Bearer realm="http://evil.example/token",service="x"'}
     fake = FakeRegistry(faults=[httpx.Response(401, headers=challenge)])
     with client(fake, lambda: ME) as registry, pytest.raises(RegistryError, match="not https"):
-        registry.ping()
+        registry.find_digest(REF)
     assert 1 == len(fake.requests)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -93,13 +93,6 @@ class Tree:
     def text(self, path: str) -> str:
         """Text of a kept file; empty where there is none."""
         return self.texts.get(path, b"").decode(errors="replace")
-
-    def files_of(self, package: Package) -> Iterator[tuple[str, FileFacts]]:
-        """Yield a package's files that are there, by path."""
-        for path in package.paths:
-            facts = self.files.get(path)
-            if facts is not None:
-                yield path, facts
 
     @cached_property
     def owners(self) -> dict[str, Package]:

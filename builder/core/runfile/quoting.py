@@ -33,12 +33,6 @@ def systemd(text: str) -> str:
     return doubled if _PLAIN.fullmatch(doubled) else _double_quoted(doubled)
 
 
-def systemd_assignment(name: str, value: str) -> str:
-    """Quote `NAME=value` of Environment=: specifiers are expanded there, variables are not."""
-    doubled = f"{name}={value}".replace("%", "%%")
-    return doubled if _PLAIN.fullmatch(doubled) else _double_quoted(doubled)
-
-
 def _double_quoted(text: str) -> str:
     escaped = "".join(
         _NAMED.get(char) or (f"\\x{ord(char):02x}" if ord(char) < 32 or ord(char) == 127 else char)
