@@ -83,7 +83,7 @@ def test_the_report_is_a_file(shown: dict[str, Any]) -> None:
     """It holds the result, and the evidence it points to is there."""
     assert shown == json.loads(Path(shown["report"]).read_text())
     evidence = {path.name for path in Path(shown["release"]["folder"]).iterdir()}
-    assert {"report.json", "receipt.json", "junit.xml", "server.log"} == evidence
+    assert {"report.json", "report.html", "receipt.json", "junit.xml", "server.log"} == evidence
 
 
 def test_a_second_run_recognises_every_step(
