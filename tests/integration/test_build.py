@@ -354,13 +354,20 @@ def test_a_silent_registry_is_the_outside(mini: Mini, folder: Path) -> None:
 
 
 def test_too_little_room_is_said_before_anything_is_copied(
-    mini: Mini, monkeypatch: pytest.MonkeyPatch
+    mini: Mini, built: BuildResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is needed follows from the files the lock names; the message has both numbers."""
-    monkeypatch.setattr(files, "free_bytes", lambda _: 1_000_000_000)
+    """What is needed follows from the files the lock names; the message has both numbers.
+
+    Stages of the build before count as long as the engine keeps them.
+    """
     steps: list[object] = []
     monkeypatch.setattr(buildx, "build", lambda *words: steps.append(words))
     repository = f"{mini.repository.name}/roomless"
+    monkeypatch.setattr(files, "free_bytes", lambda _: 200_000_000)
+    with pytest.raises(DiskFull, match=r"building mini needs [01]\.\d GB, 0\.2 GB are free"):
+        build.run(mini.context, "mini", push=repository)
+    monkeypatch.setattr(buildx, "cached_bytes", lambda _: 0)
+    monkeypatch.setattr(files, "free_bytes", lambda _: 1_000_000_000)
     with pytest.raises(DiskFull, match=r"building mini needs 2\.\d GB, 1\.0 GB are free"):
         build.run(mini.context, "mini", push=repository)
     assert [] == steps
