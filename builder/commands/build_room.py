@@ -30,9 +30,10 @@ def require_room(
     wheels = {
         PurePosixPath(name).name: path for name, path in links.items() if name.endswith(".whl")
     }
+    groups = _groups(plan)
     sizes = {
         stage: installed_bytes(wheels[pin.file] for pin in group.wheels)
-        for stage, group in _groups(plan).items()
+        for stage, group in groups.items()
     }
     # The base is a stage like the others; base.tar is about what it holds.
     sizes[base.digest] = base.size
@@ -43,7 +44,7 @@ def require_room(
     )
     fresh = [
         wheels[pin.file]
-        for stage, group in _groups(plan).items()
+        for stage, group in groups.items()
         if stage not in there
         for pin in group.wheels
     ]

@@ -21,8 +21,8 @@ from builder.core.profile import Burst, Check, Profile
 from builder.core.ruling import Verdict
 from builder.core.smoke import CheckResult, Phase
 from builder.core.timeline import Timeline
-from builder.edge.crew import Crew
 from builder.edge.openai import OpenAI
+from builder.edge.pool import Stop, each
 from builder.edge.server import Server
 from builder.errors import BootFailed
 from builder.output import Output
@@ -122,14 +122,17 @@ class Session:
         seconds = check.deadline or self.profile.deadlines.check
         body = check.body(self.model, version=self.version)
         until = time.monotonic() + seconds
-        with Crew(burst.concurrency) as crew:
 
-            def ask() -> list[Reply]:
-                return crew.run(lambda: client.post(check.url, body, seconds), burst.requests)
+        def one(_number: int, _stop: Stop) -> Reply:
+            left = until - time.monotonic()
+            # Nobody waits any more: what has not begun is not asked.
+            return client.post(check.url, body, left) if left > 0 else Reply(status=0)
 
-            started = time.monotonic()
-            got = server.call(ask, until - started)
-            took = time.monotonic() - started
+        started = time.monotonic()
+        got = server.call(
+            lambda: each(one, range(burst.requests), threads=burst.concurrency), until - started
+        )
+        took = time.monotonic() - started
         if isinstance(got, Exit):
             raise self._ended(server, got)
         if isinstance(got, Expired):

@@ -14,7 +14,6 @@ from builder.errors import BadInput, Refused
 from builder.runtime import checkpoint, kvcache, overlay
 from builder.runtime.report import Report
 
-_WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".npz")
 _SKIPPED = frozenset({".git", ".cache"})
 """Folders that a download leaves beside a checkpoint."""
 
@@ -37,7 +36,7 @@ def inspect(folder: Path, *, gpu: str, vllm: str) -> Checkpoint:
         kvcache.check(str(folder), [], [gpu], vllm, report)
     config = said.get("config.json", {})
     names = config.get("architectures")
-    weights = [path for path in folder.iterdir() if path.name.endswith(_WEIGHTS)]
+    weights = [path for path in folder.iterdir() if path.name.endswith(checkpoint.WEIGHTS)]
     return Checkpoint(
         folder=str(folder),
         architectures=tuple(map(str, names)) if isinstance(names, list) else (),

@@ -25,7 +25,8 @@ BROKEN = (
     ValueError,
     struct.error,
 )
-"""What damaged archives raise, and those of kinds that no wheel has."""
+"""What damaged archives raise; NotImplementedError is zipfile's own, for a directory of a newer
+version of the format."""
 _LOCAL = struct.Struct("<4s22xHH")
 _SIGNATURE = b"PK\x03\x04"
 _ENCRYPTED = 1
@@ -44,7 +45,10 @@ def stream(file: BinaryIO, entry: zipfile.ZipInfo) -> Iterator[bytes]:
     elif entry.compress_type == zipfile.ZIP_DEFLATED:
         pieces = _inflated(file, entry.compress_size)
     else:
-        raise NotImplementedError(f"{entry.filename} is compressed in a way no wheel is")
+        raise zipfile.BadZipFile(
+            f"{entry.filename} is compressed by method {entry.compress_type}: a wheel's files are "
+            "stored or deflated"
+        )
     size = checksum = 0
     for piece in pieces:
         size += len(piece)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _POINTER = b"version https://git-lfs.github.com/spec/v1\n"
 _HEADER = 100 << 20
 """Bytes; what safetensors' own reader allows for a header."""
-_WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".npz")
+WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".npz")
 
 
 def model_of(arguments: Sequence[str]) -> str:
@@ -123,7 +123,7 @@ def _config(model: str, report: Report) -> bool:
 
 def _shards(model: str, report: Report) -> int:
     """Bytes of all weights; a shard that is missing or cut short is a stop."""
-    names = sorted(name for name in os.listdir(model) if name.endswith(_WEIGHTS))
+    names = sorted(name for name in os.listdir(model) if name.endswith(WEIGHTS))
     index = f"{model}/model.safetensors.index.json"
     wanted = set(names)
     if os.path.exists(index):
